@@ -1,0 +1,73 @@
+# Every target sets up what it needs: .venv is made once, from requirements.lock, and again only when that changes.
+# A Python 3.11 or newer, git, make and bash are all that must be there; PYTHON=... chooses another Python.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# A shim may be on the PATH and still not run, so a Python counts only if it starts.
+PYTHON ?= $(or $(shell for p in python3.11 python3; do $$p -c "" 2>/dev/null && echo $$p && break; done),python3)
+VENV := .venv
+BIN := $(VENV)/bin
+SMOKE := build/smoke
+
+# DVC stages call `fedrepro` by name.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup repro test smoke bench lock readme clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: $(VENV)/.stamp ## make .venv from requirements.lock
+
+$(VENV)/.stamp: requirements.lock pyproject.toml
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "fedrepro needs Python 3.11 or newer, which '$(PYTHON)' is not: name one, as in 'make PYTHON=python3.11'." >&2; \
+	  exit 2; }
+	'$(PYTHON)' -m venv $(VENV)
+	$(BIN)/pip install --require-hashes -r requirements.lock
+	$(BIN)/pip install --no-deps --no-build-isolation -e .
+	touch $@
+
+repro: setup ## bring all results up to date, render them again, compare them with the published numbers
+	$(BIN)/dvc repro
+	$(BIN)/dvc repro --single-item --force report
+	$(BIN)/fedrepro show table flgames-2022 table1
+	$(BIN)/fedrepro check
+
+test: setup ## lint, compare the generated pipeline files with the specs, run the tests
+	$(BIN)/ruff check .
+	$(BIN)/fedrepro plan --check
+	$(BIN)/pytest
+
+# A copy of the sources without any result, budget `smoke`, no data folder: the whole pipeline from nothing.
+# The copy comes first on PYTHONPATH, so that it runs its own sources and not those of this folder.
+smoke: setup ## run the whole pipeline from nothing in build/smoke, in minutes, without network or data
+	rm -rf $(SMOKE)
+	mkdir -p $(SMOKE)
+	git ls-files --cached --others --exclude-standard -- . ':!runs' ':!reports' ':!*dvc.lock' \
+	  | while read -r file; do if [ -e "$$file" ]; then echo "$$file"; fi; done \
+	  | tar -cf - -T - | tar -xf - -C $(SMOKE)
+	sed -E -i.paper 's/: *(paper|desk) *(#.*)?$$/: smoke/' $(SMOKE)/params.yaml
+	cd $(SMOKE) && unset FEDREPRO_DATA_DIR && export PYTHONPATH="$$PWD" && dvc config core.no_scm true \
+	  && fedrepro plan && dvc repro && fedrepro show table flgames-2022 table1
+
+bench: setup ## measure the workloads of benchmarks/
+	$(BIN)/fedrepro bench
+
+lock: setup ## renew requirements.lock after a change of pyproject.toml (needs the network)
+	$(BIN)/pip install uv
+	echo setuptools | $(BIN)/uv pip compile pyproject.toml - --extra test --output-file requirements.lock \
+	  --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
+readme: ## copy the rendered table into README.md
+	sed -E -i.old -e '/<!-- table1:begin -->/,/<!-- table1:end -->/{//!d;}' \
+	  -e '/<!-- table1:begin -->/r reports/tables/flgames-2022/table1.md' README.md
+	rm README.md.old
+
+clean: ## remove what is cheap to make again (not .venv, checkpoints, data, results)
+	rm -rf build .pytest_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,134 @@
+"""Reproduced against published: what is outside its tolerance, what is missing, and what is no longer true."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fedrepro import evaluate, tables
+from fedrepro.errors import OutsideTolerance
+from fedrepro.files import write_json
+from fedrepro.layout import STYLES
+from fedrepro.results import STATUSES, Result, join
+from fedrepro.schema import Remark, Table
+from fedrepro.spec import Paper, load_papers
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on every cell, and one sentence for each thing that must be mended or declared."""
+
+    results: list[Result]
+    problems: list[str]
+
+    def enforce(self) -> None:
+        """Raise OutsideTolerance with the first problem and their number, if there is any."""
+        if self.problems:
+            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+            raise OutsideTolerance(f"{self.problems[0]}{more}")
+
+
+def run(root: str | Path = ".") -> Report:
+    """Check every table of every paper from its records and write reports/check.json; `Report.enforce` raises."""
+    root = Path(root)
+    report = Report([], [])
+    for paper in load_papers(root):
+        for table in paper.spec.tables:
+            results, problems = _table(paper, table)
+            report.results.extend(results)
+            report.problems.extend(problems)
+    write_json(root / "reports" / "check.json", _summary(report))
+    return report
+
+
+def show(report: Report) -> Group:
+    """For a rich console: the counts, the cells that are not simply within tolerance, and the problems."""
+    drawn = RichTable()
+    for head in ("cell", "published", "reproduced", "difference", "allowed", "status", "reason"):
+        drawn.add_column(head, justify="right" if head in ("published", "difference", "allowed") else "left")
+    for result in report.results:
+        if result.reason:
+            gap = "–" if result.difference is None else f"{result.difference:+.2f}"
+            status = Text(result.status, style=STYLES[result.status])
+            numbers = (str(result.published), str(result), gap, f"{result.limit:.2f}")
+            drawn.add_row(Text(str(result.cell)), *numbers, status, Text(result.reason))
+    counts = ", ".join(f"{number} {status}" for status, number in _counts(report.results).items() if number)
+    cells = Text(f"{len(report.results)} cells: {counts or 'none'}")
+    problems = [Text(problem, style="bold red") for problem in report.problems]
+    return Group(*([drawn] if drawn.row_count else []), cells, *problems)
+
+
+def _table(paper: Paper, table: str) -> tuple[list[Result], list[str]]:
+    """The results of a table, and what is wrong with them."""
+    found = evaluate.collect(paper, table)
+    results = join(paper, table, found)
+    problems = list(found.faults.values())
+    problems += [_outside(result) for result in results if result.status == "outside"]
+    problems += [_vain(result) for result in results if result.status == "within" and result.deviation]
+    problems += [_idle(paper, table, remark) for remark in _unused(paper.table(table), results)]
+    if not found.faults:
+        problems += _stale(paper, table, found, results)
+    return results, problems
+
+
+def _outside(result: Result) -> str:
+    ours = f"reproduced {result}, published {result.published}, allowed ±{result.limit:g}"
+    return f"{result.cell}: {ours}; look for the cause, or declare the deviation in paper.toml with its reason."
+
+
+def _vain(result: Result) -> str:
+    return f"{result.cell}: the declared deviation is none any more ({result} against {result.published}); remove it."
+
+
+def _unused(table: Table, results: list[Result]) -> list[Remark]:
+    used = [result.deviation for result in results]
+    return [remark for remark in table.deviations if remark not in used and "budget" not in remark.when]
+
+
+def _idle(paper: Paper, table: str, remark: Remark) -> str:
+    return f"{paper.name}, {table}: the deviation declared for {remark.when} is about no cell of its own; remove it."
+
+
+def _stale(paper: Paper, table: str, found: evaluate.Evaluation, results: list[Result]) -> list[str]:
+    """The files that do not say what the records give."""
+    metrics = {evaluate.path(paper.name, table, paper.root): evaluate.text(found.measures)}
+    return [
+        f"{path} does not equal what its records render: run `dvc repro`."
+        for path, text in (metrics | tables.texts(paper, table, results)).items()
+        if not path.exists() or path.read_bytes() != text.encode()
+    ]
+
+
+def _counts(results: list[Result]) -> dict[str, int]:
+    counts = Counter(result.status for result in results)
+    return {status: counts[status] for status in STATUSES}
+
+
+def _summary(report: Report) -> dict[str, object]:
+    """reports/check.json: counts per paper and table, then the cells with a reason, then the problems."""
+    grouped: dict[str, dict[str, list[Result]]] = {}
+    for result in report.results:
+        grouped.setdefault(result.cell.paper, {}).setdefault(result.cell.table, []).append(result)
+    return {
+        "format": 1,
+        "counts": {name: {table: _counts(rows) for table, rows in each.items()} for name, each in grouped.items()},
+        "cells": [_entry(result) for result in report.results if result.reason],
+        "problems": report.problems,
+    }
+
+
+def _entry(result: Result) -> dict[str, object]:
+    return {
+        "cell": str(result.cell),
+        "published": str(result.published),
+        "reproduced": str(result),
+        "difference": result.difference,
+        "allowed": result.limit,
+        "status": result.status,
+        "reason": result.reason,
+    }

@@ -1,0 +1,63 @@
+"""The configuration of one run: a method under one setting, with its seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Precision = Literal["fp32", "bf16"]
+Value = bool | int | float | str | list[float] | list[int] | list[str]
+
+
+class Strict(BaseModel):
+    """Unknown keys fail, and nothing changes after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Stop(Strict):
+    """Stop at the first round whose training accuracy is below a threshold (flgames-2022, section 7.3.2).
+
+    Enabled after `warm_start` rounds, and only once the accuracy has exceeded `threshold + margin`: an untrained
+    ensemble is below any threshold, so without the margin training would stop at once. Accuracies are fractions.
+    """
+
+    threshold: float = Field(ge=0, le=1)
+    warm_start: int = Field(default=100, ge=0)
+    margin: float = Field(default=0.05, ge=0)
+
+
+class Watch(Strict):
+    """What is evaluated while training: the curves and the stopping rule.
+
+    `samples`: rows of the pooled training data (a fixed random subset; the final metrics use all of them).
+    `train_every`, `test_every`: rounds between evaluations; the last round is always evaluated on everything.
+    `precision` is that of the watched training rows only; the final metrics and the test curve are float32.
+    """
+
+    samples: int = Field(default=6000, ge=1)
+    train_every: int = Field(default=1, ge=1)
+    test_every: int = Field(default=25, ge=1)
+    precision: Precision = "fp32"
+
+
+class RunConfig(Strict):
+    """One run. `hyper` goes to the method's builder and `data` to the dataset's, as keyword arguments."""
+
+    method: str
+    dataset: str
+    hyper: dict[str, Value] = {}
+    data: dict[str, Value] = {}
+    rounds: int = Field(ge=1)
+    stop: Stop | None = None
+    watch: Watch = Watch()
+    precision: Precision = "fp32"
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+
+    def digest(self) -> str:
+        """sha256 of everything that a seed's numbers depend on, so of all but the list of seeds."""
+        numbers = self.model_dump(mode="json", exclude={"seeds"})
+        return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,38 @@
+"""The errors that a user sees: one clear sentence each, and the exit code of the command."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedreproError(Exception):
+    """The run failed; the message is one sentence that says what to do. Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(FedreproError):
+    """The request cannot be served as given: bad input, or something it needs is missing. Exit code 2."""
+
+    exit_code = 2
+
+
+class OutsideTolerance(FedreproError):
+    """A reproduced number is outside its tolerance and no deviation is declared. Exit code 3."""
+
+    exit_code = 3
+
+
+class Interrupted(FedreproError):
+    """Stopped by a signal; what was reached is saved. Exit code 130."""
+
+    exit_code = 130
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that does not exist, with the closest one that does."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(known) or 'none'}."
+    return UsageError(f"unknown {kind} {name!r}: {hint}")

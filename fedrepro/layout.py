@@ -1,0 +1,218 @@
+"""How a table looks: one sheet of entries, drawn as Markdown, LaTeX or in the terminal."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from dataclasses import dataclass, field
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fedrepro.results import Result
+from fedrepro.schema import FIXED, Table
+
+MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
+STYLES = {"within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim"}
+TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\le$", "–": "--",
+    "✓": r"$\surd$", "✗": r"$\times$", "†": r"$\dagger$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """`group` stands above the heads of neighbouring columns; `kind`: key, published, reproduced or fact."""
+
+    head: str
+    kind: str
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands in one place: text, the status that it shows, and the numbers of its notes."""
+
+    text: str
+    status: str = ""
+    notes: tuple[int, ...] = ()
+
+    @property
+    def marked(self) -> str:
+        """The text with the mark of its status."""
+        return f"{self.text} {MARKS[self.status]}" if self.status in MARKS else self.text
+
+
+@dataclass
+class Sheet:
+    """A table ready to be drawn. `notes`: footnotes, numbered from 1 in the order in which `note` first saw them."""
+
+    title: str
+    legend: list[str]
+    columns: list[Column]
+    rows: list[list[Entry]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, *texts: str) -> tuple[int, ...]:
+        """The numbers of these footnotes; equal texts share one, empty texts have none."""
+        self.notes += [text for text in dict.fromkeys(texts) if text and text not in self.notes]
+        return tuple(self.notes.index(text) + 1 for text in texts if text)
+
+
+def sheet(table: Table, results: list[Result]) -> Sheet:
+    """Rows are methods, columns the metrics: published beside reproduced, then seeds, threshold and rounds."""
+    axes = dict.fromkeys(axis for result in results for axis in result.cell.facts if axis not in (*FIXED, "metric"))
+    datasets = {result.cell.dataset for result in results}
+    keys = [*(["dataset"] if len(datasets) > 1 else []), *axes, "method"]
+    stops = any(measure.threshold is not None for result in results for measure in result.measures)
+    columns = [Column(key, "key") for key in keys]
+    for metric in table.metrics:
+        group = metric.replace("_", " ")
+        columns += [Column("published", "published", group), Column("reproduced", "reproduced", group)]
+    columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
+    drawn = Sheet(table.title, _legend(results[0], stops), columns)
+    for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
+        drawn.rows.append(_row(drawn, list(row), keys, stops))
+    return drawn
+
+
+def markdown(sheet: Sheet) -> str:
+    """A Markdown document that is as readable raw as rendered."""
+    heads = [f"{column.group}, {column.head}" if column.group else column.head for column in sheet.columns]
+    body = [[_refer(entry, " [{}]").replace("|", "\\|") for entry in row] for row in sheet.rows]
+    widths = [max(map(len, place)) for place in zip(heads, *body, strict=True)]
+    flush = [column.kind not in ("published", "fact") for column in sheet.columns]
+    rule = [":" + "-" * (w - 1) if left else "-" * (w - 1) + ":" for w, left in zip(widths, flush, strict=True)]
+    lines = []
+    for row in (heads, rule, *body):
+        padded = (f"{t:<{w}}" if left else f"{t:>{w}}" for t, w, left in zip(row, widths, flush, strict=True))
+        lines.append(f"| {' | '.join(padded)} |")
+    notes = [f"{number}. {note}" for number, note in enumerate(sheet.notes, 1)]
+    parts = [f"# {sheet.title}", "\n".join(lines), "\n".join(f"- {line}" for line in sheet.legend), "\n".join(notes)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def latex(sheet: Sheet) -> str:
+    """A floating table for a plain article with booktabs and xcolor; published numbers are grey."""
+    alignment = "".join("l" if column.kind in ("key", "reproduced") else "r" for column in sheet.columns)
+    lines = [
+        "% Written by `fedrepro report`. Needs \\usepackage{booktabs,xcolor}.",
+        "\\begin{table}",
+        "\\centering\\small",
+        f"\\caption{{{_tex(sheet.title)}}}",
+        f"\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+        "\\toprule",
+        *_tex_heads(sheet.columns),
+        "\\midrule",
+    ]
+    for above, row in itertools.pairwise([None, *sheet.rows]):
+        if above and above[0].text != row[0].text:
+            lines.append("\\addlinespace")
+        entries = [_tex_entry(entry, column) for entry, column in zip(row, sheet.columns, strict=True)]
+        lines.append(" & ".join(entries) + " \\\\")
+    notes = [f"\\textsuperscript{{{number}}}~{_tex(note)}" for number, note in enumerate(sheet.notes, 1)]
+    lines += ["\\bottomrule", "\\end{tabular}", "\\par\\medskip", "\\begin{minipage}{\\linewidth}\\footnotesize"]
+    lines.append("\\par\n".join([_tex(" ".join(sheet.legend)), *notes]))
+    return "\n".join([*lines, "\\end{minipage}", "\\end{table}"]) + "\n"
+
+
+def terminal(sheet: Sheet) -> Group:
+    """The table for a rich console: published dim, verdicts in colour, notes below."""
+    drawn = RichTable(title=Text(sheet.title, style="bold"), title_justify="left")
+    for column in sheet.columns:
+        head = f"{column.group}\n{column.head}".lstrip("\n")
+        justify = "left" if column.kind in ("key", "reproduced") else "right"
+        drawn.add_column(head, justify=justify, style="dim" if column.kind == "published" else "", vertical="bottom")
+    for row in sheet.rows:
+        drawn.add_row(*(Text(_refer(entry, " [{}]"), style=STYLES.get(entry.status, "")) for entry in row))
+    notes = [f"[{number}] {note}" for number, note in enumerate(sheet.notes, 1)]
+    return Group(drawn, Text("\n".join([*sheet.legend, *notes]), style="dim"))
+
+
+def _row(drawn: Sheet, results: list[Result], keys: list[str], stops: bool) -> list[Entry]:
+    """One method under one setting; all its metrics come from the same run."""
+    row = [Entry(results[0].cell.facts.get(key, "–")) for key in keys]
+    for result in results:
+        row.append(Entry(str(result.published), notes=drawn.note(_on_print(result))))
+        row.append(Entry(str(result), result.status, drawn.note(_remark(result))))
+    ran = max(results, key=lambda result: len(result.measures))  # a metric may have been left out with a reason
+    substitutes = sorted({measure.substitute for measure in ran.measures} - {""})
+    data = drawn.note(*(f"Data: {substitute}, in place of the paper's own." for substitute in substitutes))
+    row.append(Entry(str(len(ran.values)), notes=data))
+    if stops:
+        thresholds = sorted({measure.threshold for measure in ran.measures if measure.threshold is not None})
+        row.append(Entry(", ".join(f"{100 * threshold:.2f}" for threshold in thresholds) or "–"))
+    row.append(Entry(_rounds(ran), notes=drawn.note(*_endings(ran))))
+    return row
+
+
+def _legend(result: Result, stops: bool) -> list[str]:
+    unit = f", in {result.published.unit}" if result.published.unit else ""
+    legend = [f"Mean ± standard deviation (population) over the seeds{unit}; budget: {result.budget.label}."]
+    tolerance = result.tolerance
+    if result.budget.compare:
+        legend.append(
+            f"✓ within tolerance, ✗ outside, † outside and declared. Tolerance: the larger of {tolerance.spreads:g} "
+            f"published standard deviations and {tolerance.points:g} points, because {tolerance.reason}."
+        )
+    else:
+        legend.append("The numbers of this budget are never compared with the paper's.")
+    if stops:
+        legend.append("T: the training accuracy in percent below which a run stops.")
+    return [*legend, "Rounds trained: mean over the seeds (least–most)."]
+
+
+def _on_print(result: Result) -> str:
+    return f"Published: {result.published.note.rstrip('.')}." if result.published.note else ""
+
+
+def _remark(result: Result) -> str:
+    kinds = {"not-run": "Not run", "missing": "Missing", "deviation": "Declared deviation"}
+    return f"{kinds[result.status]}: {result.reason}" if result.status in kinds else ""
+
+
+def _rounds(result: Result) -> str:
+    rounds = [measure.rounds for measure in result.measures if measure.status != "diverged"]
+    if len(set(rounds)) < 2:
+        return str(rounds[0]) if rounds else "–"
+    return f"{statistics.fmean(rounds):.0f} ({min(rounds)}–{max(rounds)})"
+
+
+def _endings(result: Result) -> list[str]:
+    """Footnotes on the seeds whose training did not end as intended."""
+    capped = [str(measure.seed) for measure in result.measures if measure.status == "cap"]
+    notes = [f"Reached the cap without stopping: {_seeds(capped)}."] if capped else []
+    lost = [measure for measure in result.measures if measure.status == "diverged"]
+    return notes + [f"Seed {m.seed} diverged in round {m.rounds} and is left out of mean and spread." for m in lost]
+
+
+def _seeds(names: list[str]) -> str:
+    return f"seed {names[0]}" if len(names) == 1 else f"seeds {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _refer(entry: Entry, mark: str) -> str:
+    return entry.marked + "".join(mark.format(number) for number in entry.notes)
+
+
+def _tex(text: str) -> str:
+    return text.translate(str.maketrans(TEX))
+
+
+def _tex_entry(entry: Entry, column: Column) -> str:
+    text = _tex(entry.marked)
+    if entry.notes:
+        text += f"\\textsuperscript{{{','.join(map(str, entry.notes))}}}"
+    return f"\\textcolor{{gray}}{{{text}}}" if column.kind == "published" else text
+
+
+def _tex_heads(columns: list[Column]) -> list[str]:
+    """Two lines of heads with a rule between, under the groups."""
+    groups, rules, start = [], [], 1
+    for group, members in itertools.groupby(columns, key=lambda column: column.group):
+        size = len(list(members))
+        groups += [f"\\multicolumn{{{size}}}{{c}}{{{_tex(group)}}}"] if group else [""] * size
+        rules += [f"\\cmidrule(lr){{{start}-{start + size - 1}}}"] if group else []
+        start += size
+    return [" & ".join(groups) + " \\\\", "".join(rules), " & ".join(_tex(c.head) for c in columns) + " \\\\"]

@@ -1,0 +1,83 @@
+"""The one seam that vectorises: clients and seeds are leading axes, and this file alone decides how they run.
+
+Modes: "vmap" (one batched call), a number (vmap in chunks of that many), "loop" (one after another). They give
+equal results up to the rounding of batched matrix products: 1e-5 relative after one round in float32 (tests).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+
+import torch
+
+from fedrepro.trees import Tree, leaves, one, stack
+from fedrepro.types import Batch, Metrics, State
+
+Mode = str | int
+_clients: ContextVar[Mode] = ContextVar("clients", default="vmap")
+_seeds: ContextVar[Mode] = ContextVar("seeds", default="auto")
+
+# Above this many rows a seed, batching seeds only moves memory (measured: benchmarks/lift.py).
+_TOGETHER = 20_000
+
+
+@contextlib.contextmanager
+def modes(*, clients: Mode | None = None, seeds: Mode | None = None) -> Iterator[None]:
+    """Inside the block, clients and seeds run in these modes; `seeds="auto"` (the default) decides by batch size."""
+    tokens = [(var, var.set(mode)) for var, mode in ((_clients, clients), (_seeds, seeds)) if mode is not None]
+    try:
+        yield
+    finally:
+        for var, token in tokens:
+            var.reset(token)
+
+
+def over_clients(fn: Callable, in_dims: int | tuple = 0) -> Callable:
+    """Lift a function of one client to stacked clients; `in_dims` as in `torch.vmap` (0, or None for shared)."""
+
+    def lifted(*args: Tree) -> Tree:
+        return _over(fn, in_dims, _clients.get(), args)
+
+    return lifted
+
+
+def over_seeds(step: Callable) -> Callable:
+    """Lift a phase's step to stacked states [S, ...] and one batch for each seed."""
+
+    def lifted(state: State, batches: list[Batch]) -> tuple[State, Metrics]:
+        mode = _seeds.get()
+        if mode == "auto":
+            mode = "vmap" if batches[0].live.numel() <= _TOGETHER else "loop"
+        if mode == "loop":
+            return _gather([step(one(state, i), batch) for i, batch in enumerate(batches)])
+        return _over(step, 0, mode, (state, stack(batches)))
+
+    return lifted
+
+
+def _over(fn: Callable, in_dims: int | tuple, mode: Mode, args: tuple[Tree, ...]) -> Tree:
+    """`fn` over the leading axis of its arguments, results stacked; one row never pays for batching."""
+    dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
+    size = next(len(leaf) for arg, dim in zip(args, dims, strict=True) if dim == 0 for _, leaf in leaves(arg))
+    if mode == "loop" or size == 1:
+        return _gather(
+            [fn(*(a if d is None else one(a, i) for a, d in zip(args, dims, strict=True))) for i in range(size)]
+        )
+    return torch.vmap(fn, in_dims=dims, chunk_size=None if mode == "vmap" else mode)(*args)
+
+
+def _gather(results: list) -> Tree:
+    if type(results[0]) is tuple:
+        return tuple(_gather(list(parts)) for parts in zip(*results, strict=True))
+    return stack(results)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep freed blocks: states are new tensors every round, and fresh pages cost more than sums."""
+    with contextlib.suppress(OSError, AttributeError):  # no glibc, nothing to tune
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+        libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD

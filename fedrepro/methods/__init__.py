@@ -1,0 +1,105 @@
+"""The registry of methods: a name, the builder of its `Method`, and what an ad hoc run of it does by default.
+
+A package adds a method by an entry point of the group `fedrepro.methods` whose value is a `Row`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedrepro.config import Stop
+from fedrepro.errors import UsageError, unknown
+from fedrepro.methods import federated, games
+from fedrepro.types import Method, Task
+
+GROUP = "fedrepro.methods"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method: `build(task, **hyper)`, whose keyword-only arguments are its hyper-parameters.
+
+    `dataset`, `rounds` and `stop` are the defaults of an ad hoc run.
+    """
+
+    build: Callable[..., Method]
+    dataset: str = "colored-mnist"
+    rounds: int = 500
+    stop: Stop | None = None
+
+    @property
+    def summary(self) -> str:
+        """The builder's first line of documentation."""
+        return (inspect.getdoc(self.build) or "").split("\n")[0]
+
+    @property
+    def hyper(self) -> dict[str, Any]:
+        """The hyper-parameters and their defaults."""
+        arguments = inspect.signature(self.build).parameters.values()
+        return {each.name: each.default for each in arguments if each.kind is each.KEYWORD_ONLY}
+
+
+# Thresholds of the code of IRM Games for two clients (protocols 1.5); planned runs find their own by a pilot.
+_F = Stop(threshold=0.60, warm_start=100)
+_V = Stop(threshold=0.55, warm_start=117)
+
+REGISTRY: dict[str, Row] = {
+    "fedsgd": Row(federated.fedsgd, rounds=500),
+    "fedavg": Row(federated.fedavg, rounds=10),
+    "f-irm": Row(games.f_irm, rounds=1000, stop=_F),
+    "v-irm": Row(games.v_irm, rounds=1000, stop=_V),
+    "f-fl-smooth": Row(games.f_fl_smooth, rounds=1000, stop=_F),
+    "v-fl-smooth-fast": Row(games.v_fl_smooth_fast, rounds=300, stop=_V),
+}
+
+
+@cache
+def discover() -> tuple[dict[str, Row], dict[str, str]]:
+    """All methods, built in and from plugins, and the faults {name: reason} of the plugins that were left out."""
+    rows, faults = dict(REGISTRY), {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+        origin = f"{point.value} of {point.dist.name}" if point.dist else point.value
+        try:
+            row = point.load()
+        except Exception as error:  # a plugin may fail in any way, and must stop nothing
+            faults[point.name] = f"{origin} cannot be loaded: {type(error).__name__}: {error}"
+            continue
+        if not isinstance(row, Row):
+            faults[point.name] = f"{origin} is a {type(row).__name__}, not a fedrepro.methods.Row"
+        elif point.name in rows:
+            faults[point.name] = f"{origin} is left out: the name is taken"
+        else:
+            rows[point.name] = row
+    return rows, faults
+
+
+def find(name: str) -> Row:
+    """A method by name; UsageError with the closest name, or with the fault of the plugin that has it."""
+    rows, faults = discover()
+    if name not in rows and name in faults:
+        raise UsageError(f"method {name!r} is broken: {faults[name]}.")
+    if name not in rows:
+        raise unknown("method", name, rows)
+    return rows[name]
+
+
+def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
+    """The method on a task. UsageError for an unknown hyper-parameter or a value of the wrong type."""
+    row = find(name)
+    types = get_type_hints(row.build)
+    for key, value in hyper.items():
+        if key not in row.hyper:
+            raise unknown(f"hyper-parameter of {name}", key, row.hyper)
+        try:
+            TypeAdapter(types.get(key, Any)).validate_python(value, strict=not isinstance(value, int))
+        except ValidationError as error:
+            wanted = getattr(types[key], "__name__", types[key])
+            raise UsageError(f"hyper-parameter {key!r} of {name} must be {wanted}, not {value!r}.") from error
+    return row.build(task, **hyper)

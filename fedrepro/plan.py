@@ -1,0 +1,161 @@
+"""The generated pipeline: root dvc.yaml, and for each paper dvc.yaml and runs.json, all written from the specs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedrepro import evaluate, tables
+from fedrepro.config import RunConfig
+from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.files import json_text, write_text
+from fedrepro.spec import Paper, load_papers, papers
+
+HEADER = "# Written by `fedrepro plan` from papers/*/paper.toml and params.yaml: change those, and run it again.\n"
+KEPT = {"cache": False, "persist": True}  # in git, and there while its stage runs: a record keeps the seeds it has
+SHOWN = {"cache": False}  # in git, made anew
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a run's numbers depend on beside its settings.
+
+    `code`: method -> the source files, relative to the root. `data`: dataset -> the name of its source.
+    """
+
+    code: Callable[[str], list[str]]
+    data: Callable[[str], str]
+
+
+def write(root: str | Path = ".", sources: Sources | None = None) -> list[Path]:
+    """Write the generated files and return those that changed."""
+    return [write_text(path, text) for path, text in _stale(Path(root), sources).items()]
+
+
+def check(root: str | Path = ".", sources: Sources | None = None) -> None:
+    """Raise FedreproError if a generated file is not what `write` would write."""
+    if stale := list(_stale(Path(root), sources)):
+        raise FedreproError(f"{', '.join(map(str, stale))}: stale; run `fedrepro plan` and commit what it writes.")
+
+
+def planned(paper: str, run: str, root: str | Path = ".") -> tuple[str, RunConfig]:
+    """The budget and the configuration of a planned run, as in runs.json, which is what its stage depends on.
+
+    Raises UsageError for an unknown paper or run, and where the file is missing or broken.
+    """
+    if paper not in papers(root):
+        raise unknown("paper", paper, papers(root))
+    path = Path(root) / "papers" / paper / "runs.json"
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: write it with `fedrepro plan`.") from error
+    if run not in runs:
+        raise unknown(f"run of {paper}", run, runs)
+    return runs[run]["budget"], RunConfig.model_validate(runs[run]["config"])
+
+
+def files(root: str | Path = ".", sources: Sources | None = None) -> dict[Path, str]:
+    """The generated files: path -> text. Raises UsageError where a spec is at fault or a pilot is missing."""
+    loaded, sources = load_papers(root), sources or _installed()
+    texts = {Path(root) / "dvc.yaml": _yaml(_root(loaded, sources))}
+    for paper in loaded:
+        runs = paper.runs()
+        dumps = {run: config.model_dump(mode="json") for run, config in runs.items()}
+        texts[paper.folder / "runs.json"] = json_text(
+            {r: {"budget": paper.budget, "config": d} for r, d in dumps.items()}
+        )
+        texts[paper.folder / "dvc.yaml"] = _yaml(_paper(paper, runs, sources))
+    return texts
+
+
+def _stale(root: Path, sources: Sources | None) -> dict[Path, str]:
+    wanted = files(root, sources)
+    return {path: text for path, text in wanted.items() if not path.exists() or path.read_bytes() != text.encode()}
+
+
+def _paper(paper: Paper, runs: dict[str, RunConfig], sources: Sources) -> dict[str, Any]:
+    """papers/<paper>/dvc.yaml: a stage per run and one per table; paths are relative to the root."""
+    stages = {f"train-{run}": _train(paper.name, run, config, sources) for run, config in runs.items()}
+    stages |= {f"evaluate-{table}": _evaluate(paper, table) for table in paper.spec.tables}
+    return {"stages": {name: {"cmd": stage.pop("cmd"), "wdir": "../..", **stage} for name, stage in stages.items()}}
+
+
+def _train(paper: str, run: str, config: RunConfig, sources: Sources) -> dict[str, Any]:
+    record = evaluate.record_path(paper, run)
+    curves = record.with_name("curves.csv")
+    return {
+        "cmd": f"fedrepro train --paper {paper} --run {run}",
+        "deps": [*sources.code(config.method), _manifest(sources.data(config.dataset))],
+        "params": [{f"papers/{paper}/runs.json": [run]}],
+        "metrics": [{str(record): KEPT}],
+        "plots": [{str(curves): KEPT | {"x": "round", "y": "value"}}],
+    }
+
+
+def _evaluate(paper: Paper, table: str) -> dict[str, Any]:
+    records = [str(evaluate.record_path(paper.name, run)) for run in paper.table_runs(table)]
+    return {
+        "cmd": f"fedrepro evaluate --paper {paper.name} --table {table}",
+        "deps": ["fedrepro/evaluate.py", *records],
+        "params": [{f"papers/{paper.name}/paper.toml": [f"tables.{table}"]}],
+        "plots": [{str(evaluate.path(paper.name, table)): SHOWN}],
+    }
+
+
+def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
+    """dvc.yaml: data, report and check; through the measures it depends on every paper's stages."""
+    data = sorted({sources.data(draft.config.dataset) for paper in papers for draft in paper.drafts().values()})
+    specs = [f"papers/{paper.name}/{file}" for paper in papers for file in ("paper.toml", "published.csv")]
+    named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
+    metrics = [str(evaluate.path(*name)) for name in named]
+    drawn = [str(path) for name in named for path in tables.paths(*name)]
+    code = [f"fedrepro/{module}.py" for module in ("layout", "results", "tables")]
+    report = {"cmd": "fedrepro report", "deps": [*code, *specs, *metrics], "outs": [{path: SHOWN} for path in drawn]}
+    check = {
+        "cmd": "fedrepro check",
+        "deps": ["fedrepro/check.py", *code, *specs, *metrics, *drawn],
+        "metrics": [{"reports/check.json": SHOWN}],
+    }
+    return {"stages": {**{f"data-{source}": _fetch(source) for source in data}, "report": report, "check": check}}
+
+
+def _fetch(source: str) -> dict[str, Any]:
+    return {
+        "cmd": f"fedrepro data fetch {source}",
+        "deps": ["fedrepro/data/sources.py"],
+        "outs": [{_manifest(source): KEPT}],
+    }
+
+
+def _manifest(source: str) -> str:
+    return f"data/manifests/{source}.json"
+
+
+def _yaml(pipeline: dict[str, Any]) -> str:
+    return HEADER + yaml.dump(pipeline, Dumper=_Plain, sort_keys=False, width=120)
+
+
+class _Plain(yaml.SafeDumper):
+    """YAML without anchors: what occurs twice is written twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _installed() -> Sources:
+    """What the installed methods and datasets say; imported here, since they are slow to import."""
+    from fedrepro.data import DATASETS
+    from fedrepro.lineage import source_files
+
+    def source(dataset: str) -> str:
+        if dataset not in DATASETS:
+            raise unknown("dataset", dataset, DATASETS)
+        return DATASETS[dataset].source
+
+    return Sources(source_files, source)

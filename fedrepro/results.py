@@ -1,0 +1,153 @@
+"""Measures joined with the published numbers, and the verdict of each cell."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrepro.errors import UsageError
+from fedrepro.evaluate import Evaluation, Measure
+from fedrepro.schema import Budget, Remark, Tolerance, remark_on
+from fedrepro.spec import Cell, Paper
+
+SCALE = {"percent": 100.0}  # unit of a published number -> what our measure is multiplied with
+STATUSES = ("within", "outside", "deviation", "not-run", "not-compared", "missing")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number as printed: `mean` and `spread` are its digits (a spread may be empty); `note` is our remark on it."""
+
+    mean: str
+    spread: str
+    unit: str
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.mean} ± {self.spread}" if self.spread else self.mean
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell: the published number, what the seeds gave, and how the two compare.
+
+    `measures`: one per seed; none where the cell was not run, or where `fault` says what is wrong with the record.
+    `deviation`: the declaration about the cell, if there is one.
+    """
+
+    cell: Cell
+    published: Published
+    measures: tuple[Measure, ...]
+    budget: Budget
+    tolerance: Tolerance
+    deviation: Remark | None
+    fault: str
+
+    @property
+    def values(self) -> list[float]:
+        """The seeds' values in the published unit, without the seeds that diverged."""
+        scale = SCALE.get(self.published.unit, 1.0)
+        return [scale * measure.value for measure in self.measures if measure.value is not None]
+
+    @property
+    def mean(self) -> str:
+        """The mean over the seeds with two decimals; empty without a value."""
+        return f"{statistics.fmean(self.values):.2f}" if self.values else ""
+
+    @property
+    def spread(self) -> str:
+        """The population standard deviation over the seeds with two decimals; empty without a value."""
+        return f"{statistics.pstdev(self.values):.2f}" if self.values else ""
+
+    @property
+    def difference(self) -> float | None:
+        """Reproduced less published, of the printed digits so that a reader can repeat it; None without a value."""
+        return round(float(self.mean) - float(self.published.mean), 6) if self.values else None
+
+    @property
+    def limit(self) -> float:
+        """The largest difference within tolerance, in the published unit."""
+        return round(self.tolerance.limit(float(self.published.spread or 0)), 6)
+
+    @property
+    def inside(self) -> bool:
+        """Whether there is a value and it is within tolerance."""
+        return self.difference is not None and abs(self.difference) <= self.limit
+
+    @property
+    def status(self) -> str:
+        """One of STATUSES: not-compared is a budget that says nothing about the paper, missing a cell with a fault."""
+        if self.cell.run is None:
+            return "not-run"
+        if self.fault:
+            return "missing"
+        if not self.budget.compare:
+            return "not-compared"
+        if self.inside:
+            return "within"
+        return "deviation" if self.deviation else "outside"
+
+    @property
+    def reason(self) -> str:
+        """Why the cell is not simply within tolerance, as a sentence; empty where it is, or is not compared."""
+        reasons = {
+            "not-run": self.cell.reason,
+            "missing": self.fault,
+            "deviation": self.deviation.reason if self.deviation else "",
+            "outside": "no deviation is declared",
+        }
+        return f"{reasons.get(self.status, '').rstrip('.')}.".lstrip(".")
+
+    def __str__(self) -> str:
+        if self.values:
+            return f"{self.mean} ± {self.spread}"
+        return {"not-run": "not run", "missing": "missing"}.get(self.status, "diverged")
+
+
+def join(paper: Paper, table: str, found: Evaluation) -> list[Result]:
+    """A result for every cell of a table, in the order of its cells.
+
+    Raises UsageError where the cells of the spec and the rows of published.csv are not the same.
+    """
+    spec, cells, printed = paper.table(table), paper.cells(table), published(paper)
+    _same([cell.key for cell in cells], [key for key in printed if key[0] == table], paper.folder)
+    seeds: dict[tuple[str, str], list[Measure]] = defaultdict(list)
+    for measure in found.measures:
+        seeds[measure.run, measure.metric].append(measure)
+    return [
+        Result(
+            cell,
+            printed[cell.key],
+            measures=tuple(seeds[cell.run or "", cell.metric]),
+            budget=paper.spec.budgets[paper.budget],
+            tolerance=spec.tolerance,
+            deviation=remark_on(spec.deviations, cell.facts | {"budget": paper.budget}),
+            fault=found.faults.get(cell.run or "", ""),
+        )
+        for cell in cells
+    ]
+
+
+def published(paper: Paper) -> dict[tuple[str, ...], Published]:
+    """published.csv by (table, dataset, variant, method, metric). Raises UsageError where it is not as it should be."""
+    path = paper.folder / "published.csv"
+    try:
+        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        return {
+            tuple(row[key] for key in ("table", "dataset", "variant", "method", "metric")): Published(
+                row["mean"], row["std"], row["unit"], row["note"]
+            )
+            for row in rows
+        }
+    except (OSError, KeyError) as error:
+        raise UsageError(f"{path} cannot be read ({error}): restore it from git.") from error
+
+
+def _same(cells: list[tuple[str, ...]], printed: list[tuple[str, ...]], folder: Path) -> None:
+    if absent := sorted(set(printed) - set(cells)):
+        raise UsageError(f"{folder / 'paper.toml'} has no cell for the published {', '.join(absent[0])}.")
+    if absent := sorted(set(cells) - set(printed)):
+        raise UsageError(f"{folder / 'published.csv'} has no row for the cell {', '.join(absent[0])}.")

@@ -1,0 +1,343 @@
+"""Runs on disk: records that prove a run complete, checkpoints that let it go on, and the lock that keeps it single."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import ctypes
+import hashlib
+import io
+import json
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import filelock
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from fedrepro import lift, lineage, methods
+from fedrepro.config import RunConfig
+from fedrepro.data import describe, load
+from fedrepro.errors import FedreproError, Interrupted, UsageError
+from fedrepro.files import write_bytes, write_json, write_text
+from fedrepro.train import Curve, Lane, Training
+from fedrepro.types import Task
+
+FORMAT = 1
+STATE = Path(".fedrepro/state")
+PACKAGES = ("torch", "torchvision", "numpy", "fedrepro")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run's record and curves go, and what the record says it is."""
+
+    folder: Path
+    paper: str | None = None
+    run: str | None = None
+    budget: str | None = None
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "record.json"
+
+    @property
+    def curves(self) -> Path:
+        return self.folder / "curves.csv"
+
+    @property
+    def state(self) -> Path:
+        """The folder of the run's checkpoints, outside everything that a pipeline removes."""
+        name = f"{self.paper}--{self.run}" if self.paper else hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
+        return STATE / name
+
+
+def planned(paper: str, run: str, budget: str, root: Path = Path(".")) -> Place:
+    """The place of a planned run."""
+    return Place(root / "runs" / paper / run, paper, run, budget)
+
+
+def execute(
+    config: RunConfig,
+    place: Place,
+    *,
+    device: str = "auto",
+    watch: Callable[[Training], None] = lambda training: None,
+    say: Callable[[str], None] = lambda line: None,
+    every: float = 60.0,
+) -> dict:
+    """Train the seeds that the record at `place` lacks, and return the record.
+
+    Seeds of an earlier record are kept if its configuration, code and data are the same. An interrupted run goes on
+    from its last checkpoint; one is written every `every` seconds. `watch` sees the training after each round, `say`
+    gets lines for the user. Raises UsageError for what cannot be run, Interrupted after SIGINT or SIGTERM.
+    """
+    chosen = resolve(device)
+    identity = identify(config)
+    with locked(place):
+        probe(place)
+        kept = kept_seeds(place, identity, config.seeds)
+        if kept:
+            say(f"kept from the earlier record: seeds {', '.join(map(str, kept))}")
+        todo = [seed for seed in config.seeds if seed not in kept]
+        if todo:
+            training, started = prepare(config, tuple(todo), chosen), now()
+            checkpoints = Checkpoints(place.state, {**identity, "seeds": todo}, say)
+            started = checkpoints.resume(training) or started
+            run_through(training, checkpoints, started, watch, every)
+            kept |= {lane.seed: outcome(lane, config, chosen, started) for lane in training.lanes}
+        record = write_record(config, place, identity, kept)
+        Checkpoints(place.state, {}, say).clear()
+    return record
+
+
+def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> Training:
+    """The training of some of a run's seeds, at round 0."""
+    lift.keep_freed_memory()
+    data = {seed: load(config.dataset, seed, config.data) for seed in seeds}
+    first = data[seeds[0]]
+    task = Task(tuple(first.x.shape[1:]), first.classes, first.sizes)
+    return Training(config, methods.build(config.method, task, config.hyper), data, device)
+
+
+def identify(config: RunConfig) -> dict:
+    """What a seed's numbers depend on: configuration, code and data, each as a digest."""
+    return {
+        "digest": config.digest(),
+        "code": lineage.code_digest(config.method),
+        "data": describe(config.dataset)["fingerprint"],
+    }
+
+
+def resolve(device: str) -> torch.device:
+    """The device by name; "auto" is CUDA if there is one. UsageError where CUDA is asked for and missing."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("there is no CUDA device here: use --device cpu, or --device auto.")
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {device!r}: there is auto, cpu and cuda.")
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if name == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    return torch.device(name)
+
+
+def probe(place: Place) -> None:
+    """Fail before the training, not after it, where the record cannot be written."""
+    write_text(place.folder / ".probe", "").unlink()
+
+
+@contextlib.contextmanager
+def locked(place: Place) -> Iterator[None]:
+    """Hold the run's lock; the system frees it when the process ends, however it ends."""
+    place.state.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(f"{place.state}.lock", timeout=0):
+            yield
+    except filelock.Timeout as error:
+        raise FedreproError(f"{place.folder} is being trained by another process: wait for it or stop it.") from error
+
+
+def run_through(training: Training, checkpoints: Checkpoints, started: str, watch: Callable, every: float) -> None:
+    """Play all rounds, with a checkpoint when one is due and when a signal asks to stop."""
+    with signals() as asked:
+        saved = time.monotonic()
+        for _ in training:
+            watch(training)
+            if asked and training.running:
+                checkpoints.save(training, started)
+                raise Interrupted(f"stopped after round {training.round}; the same command goes on from there.")
+            if training.running and time.monotonic() - saved >= every:
+                checkpoints.save(training, started)
+                saved = time.monotonic()
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[list[int]]:
+    """Inside the block, SIGINT and SIGTERM are noted in the list that it yields, so that the round can end."""
+    asked: list[int] = []
+    old = {each: signal.signal(each, lambda number, frame: asked.append(number)) for each in STOPPING}
+    if "DVC_STAGE" in os.environ:
+        die_with_parent()
+    try:
+        yield asked
+    finally:
+        for each, handler in old.items():
+            signal.signal(each, handler)
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the pipeline that started this trainer is gone (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+class Checkpoints:
+    """The newest two checkpoints of one run: round-N.safetensors, and round-N.json written after it as its proof."""
+
+    def __init__(self, folder: Path, identity: dict, say: Callable[[str], None]):
+        self.folder, self.identity, self.say = folder, identity, say
+
+    def save(self, training: Training, started: str) -> None:
+        """Write a checkpoint and remove all but the newest two."""
+        tensors, notes = training.snapshot()
+        content = safetensors.torch.save({name: leaf.contiguous() for name, leaf in tensors.items()})
+        name = f"round-{training.round:08d}"
+        write_bytes(self.folder / f"{name}.safetensors", content)
+        proof = {"identity": self.identity, "started": started, "sha256": hashlib.sha256(content).hexdigest()}
+        write_text(self.folder / f"{name}.json", json.dumps(proof | notes))
+        for old in self._proofs()[:-2]:
+            old.unlink()
+            old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+    def resume(self, training: Training) -> str | None:
+        """Bring the training to the newest checkpoint that is whole; returns when it was started, None without any.
+
+        Checkpoints of another configuration, code, data or set of seeds are removed. FedreproError where there are
+        checkpoints and none can be read.
+        """
+        proofs = self._proofs()
+        for path in reversed(proofs):
+            try:
+                notes, tensors = self._read(path)
+            except (OSError, ValueError, KeyError, safetensors.SafetensorError):
+                self.say(f"{path} is damaged and passed over")
+                continue
+            if notes["identity"] != self.identity:
+                self.say("the checkpoints are of other settings, code or data: training from the start")
+                self.clear()
+                return None
+            training.restore(tensors, notes)
+            self.say(f"resumed after round {training.round}")
+            return notes["started"]
+        if proofs:
+            raise FedreproError(f"no checkpoint in {self.folder} can be read: remove that folder to train anew.")
+        return None
+
+    def clear(self) -> None:
+        """Remove all checkpoints."""
+        for path in [*self.folder.glob("round-*"), *self.folder.glob(".round-*")]:
+            path.unlink()
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def _proofs(self) -> list[Path]:
+        return sorted(self.folder.glob("round-*.json"))
+
+    def _read(self, path: Path) -> tuple[dict, dict[str, Tensor]]:
+        notes = json.loads(path.read_text(encoding="utf-8"))
+        content = path.with_suffix(".safetensors").read_bytes()
+        if hashlib.sha256(content).hexdigest() != notes["sha256"]:
+            raise ValueError("wrong checksum")
+        return notes, safetensors.torch.load(content)
+
+
+def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...]) -> dict[int, dict]:
+    """Results of wanted seeds in an earlier record with the same identity: {seed: entry and curve}."""
+    try:
+        record = json.loads(place.record.read_text(encoding="utf-8"))
+        curves = read_curves(place.curves)
+        same = {"digest": record["digest"], "code": record["code"], "data": record["data"]["fingerprint"]} == identity
+        facts = record["data"]["facts"]
+        found = {seed: record["seeds"][str(seed)] for seed in seeds if str(seed) in record["seeds"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # no record, or not a whole one: nothing to keep
+    if not same or record.get("curves") != file_digest(place.curves):
+        return {}
+    return {seed: {"entry": e, "curve": curves.get(seed, []), "facts": facts[str(seed)]} for seed, e in found.items()}
+
+
+def outcome(lane: Lane, config: RunConfig, device: torch.device, started: str) -> dict:
+    """What a finished lane leaves: its entry in the record, its curve and its data's facts."""
+    entry = {
+        "status": lane.status,
+        "rounds": lane.rounds,
+        "metrics": lane.metrics if lane.status != "diverged" else {},
+        "rejected": lane.rejected,
+        "seconds": round(lane.seconds, 3),
+        "provenance": provenance(config, device, started),
+    }
+    return {"entry": entry, "curve": lane.curve, "facts": lane.data.facts}
+
+
+def provenance(config: RunConfig, device: torch.device, started: str) -> dict:
+    """How, with what and when a seed was trained."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    return {
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "versions": versions,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "precision": config.precision,
+        "started": started,
+        "finished": now(),
+        "commit": commit(),
+    }
+
+
+def write_record(config: RunConfig, place: Place, identity: dict, results: dict[int, dict]) -> dict:
+    """Write curves.csv and then, as the proof that all is there, record.json."""
+    results = {seed: results[seed] for seed in sorted(results)}
+    write_text(place.curves, curves_text({seed: result["curve"] for seed, result in results.items()}))
+    described = describe(config.dataset) | {"facts": {str(seed): result["facts"] for seed, result in results.items()}}
+    record = {
+        "format": FORMAT,
+        "paper": place.paper,
+        "run": place.run,
+        "budget": place.budget or "ad hoc",
+        "config": config.model_dump(mode="json"),
+        "digest": identity["digest"],
+        "code": identity["code"],
+        "data": described,
+        "curves": file_digest(place.curves),
+        "seeds": {str(seed): result["entry"] for seed, result in results.items()},
+    }
+    write_json(place.record, record)
+    return record
+
+
+def curves_text(curves: dict[int, list[Curve]]) -> str:
+    """Curves as CSV: seed, round, metric, value (six significant digits)."""
+    points = ((seed, *point) for seed, curve in curves.items() for point in curve)
+    return "\n".join(["seed,round,metric,value", *(f"{s},{round},{name},{v:.6g}" for s, round, name, v in points), ""])
+
+
+def read_curves(path: Path) -> dict[int, list[Curve]]:
+    """The curves of each seed, as `curves_text` wrote them."""
+    curves: dict[int, list[Curve]] = {}
+    for row in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))):
+        curves.setdefault(int(row["seed"]), []).append((int(row["round"]), row["metric"], float(row["value"])))
+    return curves
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def now() -> str:
+    """The time, in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def commit() -> str | None:
+    """The commit of the sources, with "+" where the tree differs from it; None outside git."""
+    try:
+        described = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+        return subprocess.run(described, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

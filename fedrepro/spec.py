@@ -1,0 +1,251 @@
+"""A paper as data: the cells of its tables and the runs that fill them, expanded from papers/<paper>/paper.toml."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from fedrepro import schema
+from fedrepro.config import RunConfig
+from fedrepro.errors import UsageError, unknown
+from fedrepro.schema import FIXED, Found, Pilot, Spec, Table, first_fault, matches, remark_on
+
+Point = dict[str, str]  # axis -> value: where a cell stands
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The place of one published number. `run` is None where `reason` says why there is none."""
+
+    paper: str
+    table: str
+    dataset: str
+    variant: str
+    method: str
+    metric: str
+    run: str | None
+    reason: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What published.csv is joined on."""
+        return (self.table, self.dataset, self.variant, self.method, self.metric)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a remark's `when` may ask for: the cell's axes and its metric."""
+        axes = dict(pair.split("=", 1) for pair in self.variant.split(";") if pair)
+        return axes | {"dataset": self.dataset, "method": self.method, "metric": self.metric}
+
+    def __str__(self) -> str:
+        return ", ".join((self.paper, *self.key))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A run before its pilot: `config.stop` is None as long as `pilot` has still to find the threshold."""
+
+    config: RunConfig
+    pilot: Pilot | None
+
+    def pilot_config(self) -> RunConfig:
+        """The pilot's own configuration: the same but for seed, rounds and watch, and without stopping."""
+        rounds = self.pilot.rounds
+        watch = self.config.watch.model_copy(update={"train_every": self.pilot.every, "test_every": rounds})
+        return self.config.model_copy(update={"seeds": (self.pilot.seed,), "rounds": rounds, "watch": watch})
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's spec and where it lies. `budget`: that of params.yaml; `pilots`: pilots.json, run -> what was found.
+
+    Where a method takes a budget, None means `budget`.
+    """
+
+    name: str
+    root: Path
+    budget: str
+    spec: Spec
+    pilots: dict[str, Found]
+    _drafts: dict[str, dict[str, Draft]] = field(default_factory=dict, repr=False)  # by budget, once expanded
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the paper's own files."""
+        return self.root / "papers" / self.name
+
+    def table(self, table: str) -> Table:
+        """A table by name; UsageError with the closest name where there is none."""
+        if table not in self.spec.tables:
+            raise unknown(f"table of {self.name}", table, self.spec.tables)
+        return self.spec.tables[table]
+
+    def cells(self, table: str, budget: str | None = None) -> list[Cell]:
+        """The cells of a table in the order of its blocks, the metrics of one run together."""
+        spec = self.table(table)
+        return [self._cell(table, point, metric, budget) for point in _points(spec) for metric in spec.metrics]
+
+    def table_runs(self, table: str, budget: str | None = None) -> list[str]:
+        """The names of the runs that fill a table, in the order of its cells."""
+        return list(dict.fromkeys(cell.run for cell in self.cells(table, budget) if cell.run is not None))
+
+    def runs(self, budget: str | None = None) -> dict[str, RunConfig]:
+        """Every run of the paper's tables, pilots merged in; UsageError where one is missing or stale."""
+        return {run: self._piloted(run, draft) for run, draft in self.drafts(budget).items()}
+
+    def run(self, run: str, budget: str | None = None) -> RunConfig:
+        """One run, its pilot merged in; UsageError as for `runs`, and with the closest name where there is none."""
+        return self._piloted(run, self._draft(run, budget))
+
+    def pilot(self, run: str, budget: str | None = None) -> Pilot:
+        """How the threshold of `run` is found; UsageError where its stopping rule needs no pilot."""
+        pilot = self._draft(run, budget).pilot
+        if pilot is None:
+            raise UsageError(f"run {run!r} of {self.name} needs no pilot: its spec leaves no threshold open.")
+        return pilot
+
+    def pilot_config(self, run: str, budget: str | None = None) -> RunConfig:
+        """The configuration of the pilot of `run`; its digest is the entry's `config_digest` in pilots.json."""
+        self.pilot(run, budget)
+        return self._draft(run, budget).pilot_config()
+
+    def drafts(self, budget: str | None = None) -> dict[str, Draft]:
+        """Every run before its pilot: the union of the runs of all tables' cells."""
+        budget = budget or self.budget
+        if budget not in self.spec.budgets:
+            raise unknown(f"budget of {self.name}", budget, self.spec.budgets)
+        if budget not in self._drafts:
+            self._drafts[budget] = self._expand_all(budget)
+        return self._drafts[budget]
+
+    def _expand_all(self, budget: str) -> dict[str, Draft]:
+        drafts: dict[str, Draft] = {}
+        for name, table in self.spec.tables.items():
+            wanted = self.table_runs(name, budget)
+            for point in _points(table):
+                run = self._run_name(point)
+                if run not in wanted:
+                    continue
+                draft = self._expand(point, budget)
+                if drafts.setdefault(run, draft) != draft:
+                    raise UsageError(f"{self.folder / 'paper.toml'}: two settings share the name {run!r}; rename one.")
+        return drafts
+
+    def _draft(self, run: str, budget: str | None) -> Draft:
+        drafts = self.drafts(budget)
+        if run not in drafts:
+            raise unknown(f"run of {self.name}", run, drafts)
+        return drafts[run]
+
+    def _piloted(self, run: str, draft: Draft) -> RunConfig:
+        if draft.pilot is None:
+            return draft.config
+        command = f"`fedrepro pilot --paper {self.name} --run {run}`"
+        if run not in self.pilots:
+            raise UsageError(f"run {run!r} of {self.name} has no stopping threshold yet: find it with {command}.")
+        found = self.pilots[run]
+        if found.config_digest != draft.pilot_config().digest():
+            raise UsageError(f"the pilot of run {run!r} of {self.name} had other settings: repeat it with {command}.")
+        return draft.config.model_copy(update={"stop": draft.pilot.stop(found.threshold)})
+
+    def _cell(self, table: str, point: Point, metric: str, budget: str | None) -> Cell:
+        variant = ";".join(f"{axis}={value}" for axis, value in point.items() if axis not in FIXED)
+        facts = {**point, "metric": metric, "budget": budget or self.budget}
+        remark = remark_on(self.spec.tables[table].not_run, facts)
+        run, reason = (None, remark.reason) if remark else (self._run_name(point), "")
+        return Cell(self.name, table, point["dataset"], variant, point["method"], metric, run, reason)
+
+    def _run_name(self, point: Point) -> str:
+        parts = (_slug(self.spec.axes[axis][point[axis]].get("run", point[axis])) for axis in _ordered(point))
+        return "-".join(part for part in parts if part)
+
+    def _expand(self, point: Point, budget: str) -> Draft:
+        """Merge defaults, the values of the axes, the rules of the budget `paper` and those of the budget in use."""
+        values = [self.spec.axes[axis][point[axis]] for axis in _ordered(point)]
+        budgets = [self.spec.budgets[name] for name in dict.fromkeys(("paper", budget))]
+        rules = [rule.settings for each in budgets for rule in each.rules if matches(rule.when, point)]
+        settings = reduce(_merge, [*values, *rules], self.spec.defaults)
+        return _resolve(settings, where=f"{self.folder / 'paper.toml'}: {self._run_name(point)}")
+
+
+def papers(root: str | Path = ".") -> list[str]:
+    """The names of all papers that have a spec, sorted."""
+    return sorted(path.parent.name for path in Path(root).glob("papers/*/paper.toml"))
+
+
+def load_paper(name: str, root: str | Path = ".") -> Paper:
+    """The paper of that name, checked down to the settings of every run at every budget.
+
+    Raises UsageError for an unknown paper, and with file and place for whatever is wrong in its files.
+    """
+    root = Path(root)
+    if name not in papers(root):
+        raise unknown("paper", name, papers(root))
+    folder = root / "papers" / name
+    paper = Paper(name, root, _budget(name, root), schema.read(folder / "paper.toml"), _pilots(folder / "pilots.json"))
+    for budget in (paper.budget, *paper.spec.budgets):
+        paper.drafts(budget)
+    return paper
+
+
+def load_papers(root: str | Path = ".") -> list[Paper]:
+    """All papers, in the order of their names."""
+    return [load_paper(name, root) for name in papers(root)]
+
+
+def _points(table: Table) -> list[Point]:
+    return [
+        dict(zip(block, values, strict=True)) for block in table.cells for values in itertools.product(*block.values())
+    ]
+
+
+def _ordered(point: Point) -> list[str]:
+    """The axes in the order in which they merge and make up the run's name."""
+    return [*FIXED, *(axis for axis in point if axis not in FIXED)]
+
+
+def _slug(value: str) -> str:
+    """A value as part of a run's name: the name of a DVC stage takes letters, digits and dashes."""
+    return "-".join(re.findall(r"[a-z0-9]+", value.lower()))
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables merge key by key, everything else is replaced."""
+    nested = {key for key, value in above.items() if isinstance(value, dict) and isinstance(below.get(key), dict)}
+    return {**below, **above, **{key: _merge(below[key], above[key]) for key in nested}}
+
+
+def _resolve(settings: dict[str, Any], where: str) -> Draft:
+    """Merged settings as a configuration, with the pilot where the stopping rule asks for one."""
+    fields = {key: value for key, value in settings.items() if key not in ("pilot", "run")}
+    stop = settings.get("stop", {})
+    try:
+        if stop.get("threshold") != "pilot":
+            return Draft(RunConfig.model_validate(fields), None)
+        rest = {key: value for key, value in stop.items() if key != "threshold"}
+        pilot = Pilot.model_validate(settings.get("pilot", {}) | rest)
+        return Draft(RunConfig.model_validate(fields | {"stop": None}), pilot)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {first_fault(error)}") from error
+
+
+def _budget(name: str, root: Path) -> str:
+    path = root / "params.yaml"
+    try:
+        return str(yaml.safe_load(path.read_text(encoding="utf-8"))[name]["budget"])
+    except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise UsageError(f"{path} gives no budget for {name}: add `{name}: {{budget: paper}}`.") from error
+
+
+def _pilots(path: Path) -> dict[str, Found]:
+    try:
+        return TypeAdapter(dict[str, Found]).validate_json(path.read_bytes()) if path.exists() else {}
+    except ValidationError as error:
+        raise UsageError(f"{path}: {first_fault(error)} Restore it from git, or repeat the pilots.") from error

@@ -1,0 +1,82 @@
+"""The files of reports/tables, and a table for the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from rich.console import Group
+
+from fedrepro import evaluate, layout
+from fedrepro.errors import FedreproError
+from fedrepro.evaluate import Evaluation
+from fedrepro.files import write_text
+from fedrepro.results import Result, join
+from fedrepro.spec import Paper, load_paper, load_papers
+
+COLUMNS = (
+    *("paper", "table", "dataset", "variant", "method", "metric", "published", "published_spread"),
+    *("reproduced", "reproduced_spread", "n_seeds", "budget", "substitute", "status", "run"),
+)
+
+
+def render(root: str | Path = ".") -> list[Path]:
+    """Write every table of every paper as .csv, .md and .tex, from the measures in reports/metrics.
+
+    Equal inputs give equal bytes. Raises FedreproError where a table has no measures yet.
+    """
+    files: dict[Path, str] = {}
+    for paper in load_papers(root):
+        for table in paper.spec.tables:
+            files |= texts(paper, table, join(paper, table, stored(paper, table)))
+    return [write_text(path, text) for path, text in files.items()]
+
+
+def show(paper: str, table: str, root: str | Path = ".") -> Group:
+    """One table for a rich console, straight from the records; runs that have none yet are `missing`."""
+    spec = load_paper(paper, root)
+    results = join(spec, table, evaluate.collect(spec, table))
+    return layout.terminal(layout.sheet(spec.table(table), results))
+
+
+def stored(paper: Paper, table: str) -> Evaluation:
+    """The measures that `fedrepro evaluate` wrote. Raises FedreproError where they are missing or stale."""
+    path = evaluate.path(paper.name, table, paper.root)
+    remedy = f"run `fedrepro evaluate --paper {paper.name} --table {table}`"
+    if not path.exists():
+        raise FedreproError(f"{path} is missing: {remedy}.")
+    try:
+        measures = evaluate.parse(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, KeyError) as error:
+        raise FedreproError(f"{path} cannot be read ({error}): {remedy}.") from error
+    if absent := set(paper.table_runs(table)) - {measure.run for measure in measures}:
+        raise FedreproError(f"{path} lacks run {min(absent)}: {remedy}.")
+    if other := {measure.budget for measure in measures} - {paper.budget}:
+        raise FedreproError(f"{path} is of budget {min(other)!r} instead of {paper.budget!r}: {remedy}.")
+    return Evaluation(measures, {})
+
+
+def paths(paper: str, table: str, root: str | Path = ".") -> list[Path]:
+    """Where a table's files are."""
+    return [Path(root) / "reports" / "tables" / paper / f"{table}.{kind}" for kind in ("csv", "md", "tex")]
+
+
+def texts(paper: Paper, table: str, results: list[Result]) -> dict[Path, str]:
+    """What a table's files say."""
+    sheet = layout.sheet(paper.table(table), results)
+    drawn = (csv_text(results), layout.markdown(sheet), layout.latex(sheet))
+    return dict(zip(paths(paper.name, table, paper.root), drawn, strict=True))
+
+
+def csv_text(results: list[Result]) -> str:
+    """One line per published cell (DESIGN section 4); what a cell that was not run does not have is empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for result in results:
+        cell, printed = result.cell, result.published
+        substitutes = "; ".join(sorted({measure.substitute for measure in result.measures} - {""}))
+        ours = (result.mean, result.spread, len(result.values), result.budget.label, substitutes)
+        writer.writerow([cell.paper, *cell.key, printed.mean, printed.spread, *ours, result.status, cell.run or ""])
+    return out.getvalue()

@@ -1,0 +1,81 @@
+"""Nested dicts (and named tuples) of tensors: the shape of every state and batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Tree = Any  # Tensor | dict[str, Tree] | NamedTuple of Tree
+
+
+def map_tree(fn: Callable[..., Tensor], tree: Tree, *rest: Tree) -> Tree:
+    """Apply `fn` leaf by leaf to trees of one structure."""
+    if isinstance(tree, Tensor):
+        return fn(tree, *rest)
+    if isinstance(tree, dict):
+        return {key: map_tree(fn, child, *(other[key] for other in rest)) for key, child in tree.items()}
+    return type(tree)(*(map_tree(fn, child, *others) for child, *others in zip(tree, *rest, strict=True)))
+
+
+def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The leaves with their dotted names, in order."""
+    if isinstance(tree, Tensor):
+        yield path, tree
+        return
+    for key, child in tree.items() if isinstance(tree, dict) else tree._asdict().items():
+        yield from leaves(child, f"{path}.{key}" if path else key)
+
+
+def fill(like: Tree, named: dict[str, Tensor], path: str = "") -> Tree:
+    """The nested dict shaped like `like` whose leaves are found by their dotted names."""
+    if isinstance(like, Tensor):
+        return named[path]
+    return {key: fill(child, named, f"{path}.{key}" if path else key) for key, child in like.items()}
+
+
+def rows(tree: Tree, index: Sequence[int]) -> Tree:
+    """Rows `index` of the leading axis of every leaf; views where the rows are a contiguous range."""
+    first, count = index[0], len(index)
+    if list(index) == list(range(first, first + count)):
+        return map_tree(lambda leaf: leaf.narrow(0, first, count), tree)
+    chosen = torch.tensor(index, device=next(leaves(tree))[1].device)
+    return map_tree(lambda leaf: leaf.index_select(0, chosen), tree)
+
+
+def put(tree: Tree, index: Sequence[int], new: Tree) -> Tree:
+    """A copy of the tree in which rows `index` (increasing) of the leading axis are `new`."""
+    if len(index) == len(next(leaves(tree))[1]):
+        return new
+    chosen = torch.tensor(index, device=next(leaves(tree))[1].device)
+    return map_tree(lambda leaf, row: leaf.index_copy(0, chosen, row), tree, new)
+
+
+def one(tree: Tree, index: int) -> Tree:
+    """Row `index` of the leading axis of every leaf, without that axis (views)."""
+    return map_tree(lambda leaf: leaf[index], tree)
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    """Trees of one structure with a new leading axis; a single tree is not copied."""
+    if len(trees) == 1:
+        return map_tree(lambda leaf: leaf.unsqueeze(0), trees[0])
+    return map_tree(lambda *leaf: torch.stack(leaf), *trees)
+
+
+def add(left: Tree, right: Tree) -> Tree:
+    """The sum, leaf by leaf."""
+    return map_tree(torch.add, left, right)
+
+
+def mean(tree: Tree, weights: Tensor) -> Tree:
+    """The weighted sum over the leading axis of every leaf; `weights` [K] sum to one."""
+    return map_tree(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
+
+
+def finite(tree: Tree) -> Tensor:
+    """A boolean scalar: no leaf holds NaN or infinity."""
+    # A sum is finite only if its terms are, and costs one pass without a temporary.
+    return torch.stack([leaf.sum() for _, leaf in leaves(tree) if leaf.is_floating_point()]).isfinite().all()

@@ -1,0 +1,125 @@
+"""The shapes everything hangs on: a method is an init, a cycle of phases and a predict.
+
+Axes, always in this order: S seeds, K clients (C of them taking part), T local steps, B batch.
+A state is a nested dict of tensors; the trainer turns the cycle and knows nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+State = dict[str, "Tensor | State"]
+Metrics = dict[str, Tensor]
+Streams = Callable[[int, str], torch.Generator]  # (client, purpose) -> generator, of one seed
+
+
+class Batch(NamedTuple):
+    """What a phase receives, for one seed.
+
+    clients: int64 [C], who takes part
+    x:       uint8 or float [C, T, B, ...]
+    y:       int64 [C, T, B]
+    live:    bool [C, T, B], False where the row is padding
+    """
+
+    clients: Tensor
+    x: Tensor
+    y: Tensor
+    live: Tensor
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a phase asks for: `steps` batches of `size` rows, or `epochs` passes, from some clients.
+
+    A client's batches come from its endless shuffled stream, which drops the last partial batch of each pass.
+    `epochs` takes that many passes (clients with fewer rows are padded, see `Batch.live`).
+    `size=None` is the whole client in order, cut in steps of `chunk` rows.
+    `clients` is "all", a number (sampled without replacement, each round anew) or the clients by index.
+    """
+
+    size: int | None
+    steps: int = 1
+    epochs: int = 0
+    chunk: int = 2000
+    clients: str | int | tuple[int, ...] = "all"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One communication round: `step` (State, Batch) -> (State, Metrics), for one seed, clients stacked first."""
+
+    draw: Draw
+    step: Callable[[State, Batch], tuple[State, Metrics]]
+
+
+@dataclass(frozen=True)
+class Members:
+    """An ensemble whose prediction is a mean of members' logits, so that unchanged members need no new pass.
+
+    logits:  (State, members, x [N, ...]) -> [C, N, classes]
+    changed: for each phase of the cycle, the members whose logits it moves
+    """
+
+    logits: Callable[[State, tuple[int, ...], Tensor], Tensor]
+    changed: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A federated method on one task.
+
+    init:    (streams, sizes [K]) -> State of one seed
+    phases:  the cycle; round t plays phases[t mod len]
+    predict: (State, x [N, ...]) -> logits [N, classes]
+    members: set where the prediction is an ensemble's
+    """
+
+    init: Callable[[Streams, tuple[int, ...]], State]
+    phases: tuple[Phase, ...]
+    predict: Callable[[State, Tensor], Tensor]
+    members: Members | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a method's builder must know of the data: input shape, number of classes, rows per client [K]."""
+
+    shape: tuple[int, ...]
+    classes: int
+    sizes: tuple[int, ...]
+
+    @property
+    def clients(self) -> int:
+        return len(self.sizes)
+
+
+class Rule(NamedTuple):
+    """A pair of pure functions: `init(like) -> s`, `update(..., s) -> (..., s)`.
+
+    optimiser  update(direction, s)        -> (step, s); parameters += step
+    weighting  update(risks [K], s)        -> (weights [K], s)
+    server     update(reports, weights, s) -> (step, s)
+    """
+
+    init: Callable
+    update: Callable
+
+
+class Report(NamedTuple):
+    """What clients hand to the server: delta {[K, ...]} (new minus old parameters) and risk [K] (mean loss)."""
+
+    delta: State
+    risk: Tensor
+
+
+class Net(NamedTuple):
+    """A network as functions: `init(generator) -> params`, `apply(params, x [B, ...]) -> [B, out]`."""
+
+    init: Callable[[torch.Generator], State]
+    apply: Callable[[State, Tensor], Tensor]

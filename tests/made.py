@@ -1,0 +1,184 @@
+"""A made paper for the tests of spec, plan, evaluate, tables and check: one small table, its records, no training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fedrepro.spec import Paper, load_paper
+
+NAME = "toy-2022"
+SPEC = """
+title = "A toy"
+
+[defaults]
+rounds = 100
+seeds = [0, 1, 2]
+hyper = { lr = 0.1, batch = 8 }
+pilot = { seed = 1000, rounds = 40, quantiles = [0.1, 0.9], fraction = 0.25 }
+
+[axes.dataset.Toys]
+dataset = "toys"
+data = { n = 2 }
+
+[axes.method.Plain]
+method = "plain"
+
+[axes.method."Game (Smooth)"]
+run = "game"
+method = "game"
+hyper = { capacity = 5 }
+stop = { threshold = "pilot", warm_start = 10 }
+
+[axes.type.none]
+run = ""
+
+[axes.type.sequential]
+hyper = { order = "sequential" }
+
+[axes.type.parallel]
+hyper = { order = "parallel" }
+
+[budgets.paper]
+label = "paper"
+
+[[budgets.paper.rules]]
+when = { type = "sequential" }
+settings = { rounds = 200 }
+
+[budgets.smoke]
+label = "smoke"
+compare = false
+
+[[budgets.smoke.rules]]
+settings = { rounds = 5, seeds = [0], hyper = { batch = 2 } }
+
+[[budgets.smoke.rules]]
+when = { type = ["sequential", "parallel"] }
+settings = { stop = { threshold = 0.6 } }
+
+[tables.t1]
+title = "Table 1: toys"
+metrics = ["train_accuracy", "test_accuracy"]
+reduction = "final"
+tolerance = { spreads = 2, points = 3, reason = "the toy says little" }
+
+[[tables.t1.cells]]
+dataset = ["Toys"]
+type = ["none"]
+method = ["Plain"]
+
+[[tables.t1.cells]]
+dataset = ["Toys"]
+type = ["sequential", "parallel"]
+method = ["Game (Smooth)"]
+"""
+PUBLISHED = """\
+paper,table,dataset,variant,method,metric,mean,std,unit,note
+toy-2022,t1,Toys,type=none,Plain,train_accuracy,84.88,0.16,percent,
+toy-2022,t1,Toys,type=none,Plain,test_accuracy,10.4,,percent,printed with one decimal
+toy-2022,t1,Toys,type=sequential,Game (Smooth),train_accuracy,55.76,2.03,percent,
+toy-2022,t1,Toys,type=sequential,Game (Smooth),test_accuracy,66.56,1.58,percent,
+toy-2022,t1,Toys,type=parallel,Game (Smooth),train_accuracy,58.03,6.22,percent,
+toy-2022,t1,Toys,type=parallel,Game (Smooth),test_accuracy,67.14,2.95,percent,
+"""
+RUNS = ("toys-plain", "toys-game-sequential", "toys-game-parallel")
+ACCURACIES = {  # run -> per seed (train, test), all within tolerance
+    "toys-plain": [(0.84, 0.10), (0.85, 0.11), (0.86, 0.12)],
+    "toys-game-sequential": [(0.55, 0.66), (0.56, 0.67), (0.57, 0.68)],
+    "toys-game-parallel": [(0.58, 0.67), (0.60, 0.69), (0.62, 0.71)],
+}
+
+
+def paper(root: Path, spec: str = SPEC, published: str = PUBLISHED, budget: str = "paper") -> Path:
+    """Write the toy paper under `root`, its pilots included where the spec is as it stands; returns the root."""
+    folder = root / "papers" / NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "paper.toml").write_text(spec)
+    (folder / "published.csv").write_text(published)
+    (root / "params.yaml").write_text(f"{NAME}:\n  budget: {budget}\n")
+    pilots(root)
+    return root
+
+
+def pilots(root: Path) -> None:
+    """Write pilots.json with a threshold of 0.575 for every run that needs one."""
+    loaded = load_paper(NAME, root)
+    found = {
+        run: {"threshold": 0.575, "lo": 0.55, "hi": 0.65, "config_digest": draft.pilot_config().digest()}
+        for run, draft in loaded.drafts("paper").items()
+        if draft.pilot
+    }
+    (loaded.folder / "pilots.json").write_text(json.dumps(found))
+
+
+def records(root: Path, **changed: list[tuple[float, float]]) -> Paper:
+    """Write the records of all runs; `changed`: run (with _ for -) -> accuracies in place of ACCURACIES."""
+    loaded = load_paper(NAME, root)
+    accuracies = ACCURACIES | {run.replace("_", "-"): values for run, values in changed.items()}
+    for run in loaded.runs():
+        write(root, run, record(loaded, run, accuracies[run]))
+    return loaded
+
+
+def record(loaded: Paper, run: str, accuracies: list[tuple[float, float]]) -> dict:
+    """A record of a run as the trainer writes it; `accuracies`: (train, test) for each of its seeds, fractions."""
+    config = loaded.run(run)
+    provenance = {
+        "command": "fedrepro train", "versions": {"python": "3.11"}, "device": "cpu", "threads": 1, "precision": "fp32",
+        "started": "2024-01-01T00:00:00Z", "finished": "2024-01-01T00:00:01Z", "commit": None,
+    }  # fmt: skip
+    seeds = {
+        str(seed): {
+            "status": "stopped" if config.stop else "finished",
+            "rounds": 40 + 10 * seed if config.stop else config.rounds,
+            "metrics": {"train_accuracy": train, "test_accuracy": test, "train_loss": 0.5, "test_loss": 0.7},
+            "rejected": 0,
+            "seconds": 1.5,
+            "provenance": provenance,
+        }
+        for seed, (train, test) in zip(config.seeds, accuracies, strict=False)
+    }
+    return {
+        "format": 1,
+        "paper": NAME,
+        "run": run,
+        "budget": loaded.budget,
+        "config": config.model_dump(mode="json"),
+        "digest": config.digest(),
+        "code": "c0de",
+        "data": {"dataset": "toys", "source": "toys", "substitute": None, "fingerprint": "f00d", "facts": {}},
+        "seeds": seeds,
+    }
+
+
+def write(root: Path, run: str, content: dict) -> Path:
+    """Put a record where its run's belongs."""
+    path = root / "runs" / NAME / run / "record.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def command(arguments: list[str]) -> None:
+    """A stand-in for `fedrepro` in a DVC stage: notes the call in the file `log`, and makes what the stage promises."""
+    from fedrepro import check, evaluate, plan, tables
+
+    verb = arguments[0]
+    named = dict(zip(arguments[1::2], arguments[2::2], strict=False))
+    with open("log", "a") as log:
+        print(verb, *([] if len(arguments) == 1 else arguments[-1:]), file=log)
+    if verb == "data":
+        manifest = Path("data/manifests") / f"{arguments[2]}.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text("{}")
+    elif verb == "train":
+        plan.planned(NAME, named["--run"])
+        path = write(Path(), named["--run"], record(load_paper(NAME), named["--run"], ACCURACIES[named["--run"]]))
+        path.with_name("curves.csv").write_text("seed,round,metric,value\n")
+    elif verb == "evaluate":
+        evaluate.table(NAME, named["--table"])
+    elif verb == "report":
+        tables.render()
+    else:
+        check.run().enforce()

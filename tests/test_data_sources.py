@@ -1,0 +1,393 @@
+"""Sources and manifests: what is loaded is what was pinned, and every way of lacking it is one clear sentence."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import socket
+import time
+import urllib.error
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch.nn.functional import interpolate
+
+from fedrepro import data, files
+from fedrepro.data import manifests, sources
+from fedrepro.errors import UsageError
+
+REPOSITORY = Path(__file__).parents[1]
+real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
+
+
+# a toy MNIST: 12 training and 5 test images in the true layout, with pins of its own
+
+
+def idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes() + array.tobytes()
+
+
+def toy_arrays() -> list[np.ndarray]:
+    digits = np.random.default_rng(0)
+    return [
+        array.astype(np.uint8)
+        for rows in (12, 5)
+        for array in (digits.integers(1, 256, (rows, 28, 28)), np.arange(rows) % 10)
+    ]
+
+
+def pinned(arrays: list[np.ndarray]) -> sources.Source:
+    """The MNIST source with the pins of these arrays."""
+    contents = map(idx, arrays)
+    pins = tuple(
+        sources.File(hashlib.sha256(content).hexdigest(), len(content), file.path)
+        for file, content in zip(sources.MNIST_FILES, contents, strict=True)
+    )
+    return dataclasses.replace(sources.SOURCES["mnist"], files=pins, train=len(arrays[0]), test=len(arrays[2]))
+
+
+def put(root: Path, arrays: list[np.ndarray]) -> None:
+    for file, array in zip(sources.MNIST_FILES, arrays, strict=True):
+        (root / file.path).parent.mkdir(parents=True, exist_ok=True)
+        (root / file.path).write_bytes(idx(array))
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path) -> sources.Source:
+    """The toy is what `mnist` means; the current folder is empty and no data folder is named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(sources.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setitem(sources.SOURCES, "mnist", pinned(toy_arrays()))
+    return sources.SOURCES["mnist"]
+
+
+@pytest.fixture
+def lent(toy, tmp_path, monkeypatch) -> Path:
+    """The toy lies in a folder of the user's, and downloading is forbidden."""
+    root = tmp_path / "mine"
+    put(root, toy_arrays())
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(root))
+    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda *args, **kwargs: pytest.fail("downloads"))
+    return root
+
+
+def refusal(call, *mentions: str) -> str:
+    """The one sentence with which a call refuses."""
+    with pytest.raises(UsageError) as caught:
+        call()
+    message = str(caught.value)
+    assert caught.value.exit_code == 2
+    assert "\n" not in message
+    assert message.endswith((".", "?"))
+    assert [mention for mention in mentions if mention not in message] == []
+    return message
+
+
+def load_toy():
+    return data.load("colored-mnist", 0, {})
+
+
+WAYS_OUT = ("FEDREPRO_DATA_DIR", "MNIST/raw", "`--dataset digits`")
+
+
+# the real and the embedded data
+
+
+@real
+def test_mnist_is_mnist():
+    raw = sources.raw(sources.SOURCES["mnist"])
+    assert raw.train_y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert raw.test_y[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    pixels = raw.train_x.double() / 255
+    assert pixels.mean().item() == pytest.approx(0.1307, abs=5e-5)
+    assert pixels.std().item() == pytest.approx(0.3081, abs=5e-5)
+    assert (raw.train_x.shape, raw.test_x.shape, raw.classes) == ((60000, 28, 28), (10000, 28, 28), 10)
+    assert (raw.train_x.dtype, raw.train_y.dtype) == (torch.uint8, torch.int64)
+
+
+@real
+def test_mnist_equals_torchvisions():
+    raw = sources.raw(sources.SOURCES["mnist"])
+    theirs = torchvision.datasets.MNIST(sources.folder(), train=False)
+    assert torch.equal(raw.test_x, theirs.data)
+    assert torch.equal(raw.test_y, theirs.targets)
+
+
+def test_a_source_is_read_once_and_shared():
+    assert sources.raw(sources.SOURCES["digits"]) is sources.raw(sources.SOURCES["digits"])
+
+
+def test_digits_need_no_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    raw = sources.raw(sources.SOURCES["digits"])
+    assert (raw.train_x.shape, raw.test_x.shape) == ((1500, 28, 28), (297, 28, 28))
+    assert sorted(raw.train_y.unique().tolist()) == list(range(10))
+
+
+def test_digits_are_split_without_loss():
+    from sklearn.datasets import load_digits
+
+    raw = sources.raw(sources.SOURCES["digits"])
+    whole = sources.upsample(load_digits().images.astype(np.int64))
+    ours = torch.cat([raw.train_x, raw.test_x]).numpy()
+    assert sorted(map(bytes, ours)) == sorted(map(bytes, whole))
+
+
+def test_upsampling_is_bilinear():
+    images = np.random.default_rng(0).integers(0, 17, (20, 8, 8))
+    theirs = interpolate(torch.from_numpy(images[:, None] * 255 / 16), (28, 28), mode="bilinear")[:, 0]
+    assert np.abs(sources.upsample(images) - theirs.numpy()).max() <= 0.5 + 1e-9
+    assert (sources.upsample(np.full((1, 8, 8), 16)) == 255).all()
+
+
+def test_other_embedded_digits_are_refused(monkeypatch):
+    embedded = sources.SOURCES["digits"]
+    wrong = dataclasses.replace(embedded, files=(*embedded.files[:3], sources.File("0" * 64, 297, "digits/labels")))
+    refusal(lambda: sources.raw(wrong), "digits/labels", "wrong checksum", "requirements.lock")
+
+
+# a folder of the user's
+
+
+def test_a_lent_folder_is_read_and_nothing_else(lent):
+    before = {path: path.stat().st_mtime_ns for path in lent.rglob("*")}
+    federation = load_toy()
+    manifests.fetch("mnist")
+    manifests.verify("mnist")
+    assert federation.sizes == (6, 6)
+    assert {path: path.stat().st_mtime_ns for path in lent.rglob("*")} == before
+
+
+def test_torchvisions_old_processed_files_are_ignored(lent):
+    for name in ("training.pt", "test.pt"):
+        (lent / "MNIST/processed").mkdir(exist_ok=True)
+        (lent / "MNIST/processed" / name).write_bytes(b"not verified by anybody")
+    assert load_toy().sizes == (6, 6)
+
+
+def test_a_folder_that_does_not_exist(lent, monkeypatch, tmp_path):
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    refusal(load_toy, "nowhere, which is not a folder", *WAYS_OUT)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_without_the_dataset(lent, monkeypatch, tmp_path):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "empty"))
+    refusal(load_toy, "empty, which has no MNIST/raw/train-images-idx3-ubyte", *WAYS_OUT)
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize("file", sources.MNIST_FILES, ids=lambda file: file.path.rsplit("/")[-1])
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda content: content[:-1], "bytes instead of"),
+        (lambda content: content + b"0", "bytes instead of"),
+        (lambda content: b"", "has 0 bytes instead of"),
+        (lambda content: content[:-1] + bytes([content[-1] ^ 1]), "wrong checksum"),
+    ],
+    ids=["truncated", "longer", "empty", "changed"],
+)
+def test_damaged_files_are_refused(lent, file, damage, complaint):
+    path = lent / file.path
+    path.write_bytes(damage(path.read_bytes()))
+    refusal(load_toy, str(path), complaint, "put the original there", *WAYS_OUT)
+    refusal(lambda: manifests.verify("mnist"), complaint)
+    refusal(lambda: manifests.fetch("mnist"), complaint)
+    assert not manifests.FOLDER.exists()
+
+
+def test_a_file_that_cannot_be_read(lent, monkeypatch):
+    def refuse(path, dtype):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(np, "fromfile", refuse)
+    refusal(load_toy, "Permission denied", "train-images-idx3-ubyte", *WAYS_OUT)
+
+
+def test_verifying_reads_again(lent):
+    load_toy()
+    path = lent / sources.MNIST_FILES[0].path
+    path.write_bytes(path.read_bytes()[:-1])
+    assert load_toy().sizes == (6, 6), "verified once per process"
+    refusal(lambda: manifests.verify("mnist"), "bytes instead of")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda x, y: (x, y + 9), "labels outside 0..9"),
+        (lambda x, y: (x[1:], y[1:]), "11 images and 11 labels where 12 are expected"),
+        (lambda x, y: (x, y[1:]), "12 images and 11 labels"),
+    ],
+)
+def test_pinned_but_impossible_content_is_refused(lent, monkeypatch, change, complaint):
+    arrays = toy_arrays()
+    arrays[:2] = change(*arrays[:2])
+    put(lent, arrays)
+    monkeypatch.setitem(sources.SOURCES, "mnist", dataclasses.replace(pinned(arrays), train=12))
+    refusal(load_toy, complaint)
+
+
+# downloading into the cache
+
+
+def served(arrays=None, error=None):
+    """A stand-in for torchvision's class: writes the files it is given, makes noise, then fails with the error."""
+
+    def download(root, download):
+        print("Downloading")
+        put(Path(root), arrays or toy_arrays())
+        if error:
+            Path(root, sources.MNIST_FILES[3].path).write_bytes(b"half")
+            raise error
+
+    return download
+
+
+def test_a_download_is_kept_and_used_again(toy, monkeypatch, capsys):
+    monkeypatch.setattr(torchvision.datasets, "MNIST", served())
+    assert load_toy().sizes == (6, 6)
+    assert sorted(path.name for path in sources.CACHE.iterdir()) == ["MNIST"]
+    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda *args, **kwargs: pytest.fail("downloads twice"))
+    sources._raw.cache_clear()
+    assert load_toy().sizes == (6, 6)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Error downloading train-images-idx3-ubyte.gz:\nTried a mirror, got:\n<no route to host>\n"),
+        urllib.error.URLError("no route to host"),
+        TimeoutError("no route to host"),
+        OSError(28, "no route to host"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_failed_download_leaves_nothing(toy, monkeypatch, capsys, error):
+    monkeypatch.setattr(torchvision.datasets, "MNIST", served(error=error))
+    message = refusal(load_toy, "could not be downloaded", "no route to host", *WAYS_OUT)
+    assert "Tried" not in message
+    assert list(sources.CACHE.iterdir()) == []
+    assert capsys.readouterr() == ("", "")
+    assert socket.getdefaulttimeout() is None
+
+
+def test_an_interrupted_download_leaves_nothing(toy, monkeypatch):
+    monkeypatch.setattr(torchvision.datasets, "MNIST", served(error=KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        load_toy()
+    assert list(sources.CACHE.iterdir()) == []
+
+
+def test_a_download_of_something_else_is_refused(toy, monkeypatch):
+    arrays = toy_arrays()
+    arrays[2][0, 0, 0] ^= 1
+    monkeypatch.setattr(torchvision.datasets, "MNIST", served(arrays))
+    refusal(load_toy, "could not be downloaded", "t10k-images-idx3-ubyte has the wrong checksum", *WAYS_OUT)
+    assert list(sources.CACHE.iterdir()) == []
+
+
+def test_no_network(toy, monkeypatch, capsys):
+    def refuse(*args, **kwargs):
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    start = time.monotonic()
+    refusal(load_toy, "could not be downloaded (urlopen error Name or service not known)", *WAYS_OUT)
+    assert time.monotonic() - start < 5
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_cache_that_cannot_be_written(toy):
+    Path("data").write_text("in the way")
+    refusal(load_toy, "could not be downloaded", "Not a directory", *WAYS_OUT)
+
+
+def test_fetch_mends_the_cache_and_load_does_not(toy, monkeypatch):
+    arrays = toy_arrays()
+    arrays[1][0] = 7
+    put(sources.CACHE, arrays)
+    refusal(load_toy, "wrong checksum", "run `fedrepro data fetch mnist`", *WAYS_OUT)
+    refusal(lambda: manifests.verify("mnist"), "wrong checksum", "run `fedrepro data fetch mnist`")
+    monkeypatch.setattr(torchvision.datasets, "MNIST", served())
+    manifests.fetch("colored-mnist")
+    assert load_toy().sizes == (6, 6)
+
+
+def test_verify_downloads_nothing(toy, monkeypatch):
+    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda *args, **kwargs: pytest.fail("downloads"))
+    refusal(lambda: manifests.verify("mnist"), "is not a folder", "run `fedrepro data fetch mnist`", *WAYS_OUT)
+
+
+# manifests and lists
+
+
+def test_fetch_writes_the_manifest_and_verify_compares_it(lent):
+    manifest = manifests.fetch("colored-mnist")
+    path = manifests.FOLDER / "mnist.json"
+    first = path.read_bytes()
+    assert manifests.fetch("mnist") == manifests.verify("colored-mnist") == manifest == json.loads(first)
+    assert path.read_bytes() == first
+    assert manifest["train"] == {
+        "images": 12,
+        "shape": [28, 28],
+        "labels": [0, 9],
+        "images_per_label": [2, 2, 1, 1, 1, 1, 1, 1, 1, 1],
+    }
+    assert manifest["test"]["labels"] == [0, 4]
+    assert manifest["files"][sources.MNIST_FILES[1].path]["bytes"] == 20
+    path.write_bytes(b"\xff" + first)
+    refusal(lambda: manifests.verify("mnist"), "mnist.json", "run `fedrepro data fetch mnist`")
+
+
+@pytest.mark.parametrize("name", ["digits", pytest.param("mnist", marks=real)])
+def test_committed_manifests_are_those_of_the_data(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    manifests.fetch(name)
+    assert (
+        Path("data/manifests", f"{name}.json").read_bytes()
+        == (REPOSITORY / "data/manifests" / f"{name}.json").read_bytes()
+    )
+
+
+@pytest.mark.parametrize("name", sources.SOURCES)
+def test_committed_manifests_have_the_pins_and_no_address(name):
+    text = (REPOSITORY / "data/manifests" / f"{name}.json").read_text()
+    manifest = json.loads(text)
+    pins = {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in sources.SOURCES[name].files}
+    assert manifest["files"] == pins
+    assert text == files.json_text(manifest)
+    assert "://" not in text
+
+
+def test_unknown_datasets_are_told_the_closest():
+    refusal(lambda: manifests.fetch("minst"), "'minst'", "did you mean 'mnist'")
+    refusal(lambda: manifests.verify("digit"), "did you mean 'digits'")
+    refusal(lambda: data.load("colored-mist", 0, {}), "did you mean 'colored-mnist'")
+    refusal(lambda: data.describe("digit"), "did you mean 'digits'")
+
+
+def test_the_list_says_where_data_are(toy, monkeypatch, tmp_path):
+    def where() -> dict:
+        return {row["name"]: row["where"] for row in manifests.list_datasets()}
+
+    assert where() == {"colored-mnist": f"missing: {tmp_path / 'data/cache'}", "digits": "embedded"}
+    put(tmp_path / "mine", toy_arrays())
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "mine"))
+    assert where()["colored-mnist"] == f"present: {tmp_path / 'mine'}"
+    assert [row["substitute"] for row in manifests.list_datasets()] == [None, "digits (8x8)"]
+
+
+def test_describing_reads_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    description = data.describe("colored-mnist")
+    assert list(description) == ["dataset", "source", "substitute", "licence", "files", "fingerprint"]
+    assert description["files"][sources.MNIST_FILES[0].path] == sources.MNIST_FILES[0].sha256
+    assert description["fingerprint"] != data.describe("digits")["fingerprint"]
+    assert json.loads(json.dumps(description)) == description

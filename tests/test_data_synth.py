@@ -1,0 +1,278 @@
+"""Partition, synthesis and the sample sheet: facts recomputed straight from the pixels, small cases by hand."""
+
+import hashlib
+import math
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from fedrepro import data
+from fedrepro.data import partition, sheet, sources, synth
+from fedrepro.errors import FedreproError, UsageError
+
+real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
+
+
+def toy_raw(rows: int = 40, test: int = 20) -> sources.Raw:
+    """Images whose pixels are 0, 1 or 255, every digit equally often."""
+    draws = np.random.default_rng(1)
+
+    def images(count: int) -> torch.Tensor:
+        return torch.from_numpy(draws.choice(np.array([0, 1, 255], np.uint8), (count, 28, 28)))
+
+    return sources.Raw(images(rows), torch.arange(rows) % 10, images(test), torch.arange(test) % 10, classes=10)
+
+
+def equal(a: data.Federation, b: data.Federation) -> bool:
+    pairs = [(a.x, b.x), (a.y, b.y), *zip(a.tests["test"], b.tests["test"], strict=True)]
+    return all(torch.equal(*pair) for pair in pairs) and (a.sizes, a.facts) == (b.sizes, b.facts)
+
+
+# partition
+
+
+@given(st.integers(1, 300).flatmap(lambda rows: st.tuples(st.just(rows), st.integers(1, rows))), st.integers(0, 2**40))
+@settings(max_examples=60, deadline=None)
+def test_equal_parts_are_disjoint_whole_and_equal(rows_and_n, seed):
+    rows, n = rows_and_n
+    parts = partition.equal(rows, n, seed)
+    sizes = [len(part) for part in parts]
+    assert len(parts) == n
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(np.concatenate(parts).tolist()) == list(range(rows))
+    again = partition.equal(rows, n, seed)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+
+
+def test_parts_are_shuffled_anew_by_each_seed():
+    assert not np.array_equal(partition.equal(100, 1, 0)[0], np.arange(100))
+    assert not np.array_equal(partition.equal(100, 1, 0)[0], partition.equal(100, 1, 1)[0])
+
+
+# colour, by hand
+
+
+def test_colour_by_hand():
+    grey = torch.tensor([[[0, 1], [128, 255]], [[7, 0], [0, 0]]], dtype=torch.uint8)
+    z = torch.tensor([1, 0])
+    assert synth.colour(grey, z, binarise=True).tolist() == [
+        [[[0, 255], [255, 255]], [[0, 0], [0, 0]]],
+        [[[0, 0], [0, 0]], [[255, 0], [0, 0]]],
+    ]
+    assert synth.colour(grey, z, binarise=False).tolist() == [
+        [[[0, 1], [128, 255]], [[0, 0], [0, 0]]],
+        [[[0, 0], [0, 0]], [[7, 0], [0, 0]]],
+    ]
+
+
+def test_without_chance_the_colour_is_the_class():
+    raw = toy_raw()
+    federation = synth.colored_mnist(raw, 3, p=[0, 1], p_test=1, label_noise=0)
+    rows = np.concatenate(partition.equal(40, 2, 3))
+    above_four = raw.train_y[rows] >= 5
+    assert torch.equal(federation.y, above_four.long())
+    red = federation.x[:, 0].flatten(1).any(1)
+    assert torch.equal(red[:20], above_four[:20]), "p = 0: red is class 1"
+    assert torch.equal(red[20:], ~above_four[20:]), "p = 1: red is class 0"
+    x, y = federation.tests["test"]
+    assert torch.equal(y, (raw.test_y >= 5).long())
+    assert torch.equal(x[:, 1].flatten(1).any(1), y == 1)
+    assert federation.facts == {
+        "clients": [
+            {"rows": 20, "label_noise": 0.0, "colour_agreement": 1.0},
+            {"rows": 20, "label_noise": 0.0, "colour_agreement": 0.0},
+        ],
+        "test": {"rows": 20, "label_noise": 0.0, "colour_agreement": 0.0},
+    }
+
+
+def test_half_resolution_is_every_second_pixel():
+    raw = toy_raw()
+    whole = synth.colored_mnist(raw, 0, binarise=False)
+    half = synth.colored_mnist(raw, 0, binarise=False, resolution=14)
+    assert half.x.shape == (40, 2, 14, 14)
+    assert torch.equal(half.x, whole.x[:, :, ::2, ::2])
+    assert torch.equal(half.tests["test"][0], whole.tests["test"][0][:, :, ::2, ::2])
+    assert torch.equal(half.y, whole.y)
+
+
+# the finished data, measured without the code that made them
+
+
+def recomputed(x: torch.Tensor, y: torch.Tensor, digits: torch.Tensor) -> dict:
+    energy = x.double().sum((2, 3)).numpy()
+    assert ((energy > 0).sum(1) == 1).all(), "exactly one channel holds the image"
+    z, y0 = energy.argmax(1) == 0, digits.numpy() > 4
+    noisy = y.numpy().astype(bool)
+    return {
+        "rows": len(x),
+        "label_noise": float(np.mean(noisy != y0)),
+        "colour_agreement": float(np.mean(noisy == z)),
+    }
+
+
+@pytest.mark.parametrize("dataset", ["digits", pytest.param("colored-mnist", marks=real)])
+@pytest.mark.parametrize("params", [{}, {"n": 3, "p": [0.3, 0.2, 0.1], "resolution": 14, "binarise": True}])
+def test_facts_are_in_the_pixels(dataset, params):
+    federation = data.load(dataset, 0, params)
+    settings = data.parameters(dataset) | params
+    raw = sources.raw(sources.SOURCES[data.DATASETS[dataset].source])
+    parts = partition.equal(len(raw.train_y), settings["n"], 0)
+    assert federation.sizes == tuple(map(len, parts))
+    held = zip(federation.x.split(federation.sizes), federation.y.split(federation.sizes), parts, strict=True)
+    seen = [recomputed(x, y, raw.train_y[rows]) for x, y, rows in held]
+    assert federation.facts == {"clients": seen, "test": recomputed(*federation.tests["test"], raw.test_y)}
+    for facts, p in zip([*seen, federation.facts["test"]], [*settings["p"], settings["p_test"]], strict=True):
+        for fact, expected in (("label_noise", 0.25), ("colour_agreement", 1 - p)):
+            assert abs(facts[fact] - expected) < 3 * math.sqrt(expected * (1 - expected) / facts["rows"])
+
+    step = 28 // settings["resolution"]
+    grey = raw.train_x[np.concatenate(parts)][:, ::step, ::step]
+    expected = torch.where(grey > 0, 255, 0) if settings["binarise"] else grey
+    assert torch.equal(federation.x.amax(1), expected.to(torch.uint8))
+
+
+@real
+def test_colored_mnist_has_the_papers_sizes():
+    federation = data.load("colored-mnist", 0, {})
+    assert (federation.x.shape, federation.x.dtype) == ((60000, 2, 28, 28), torch.uint8)
+    assert (federation.y.shape, federation.y.dtype) == ((60000,), torch.int64)
+    assert federation.sizes == (30000, 30000)
+    assert federation.tests["test"][0].shape == (10000, 2, 28, 28)
+    assert ((federation.x == 0) | (federation.x == 255)).all()
+    assert federation.classes == 2
+
+
+@pytest.mark.parametrize("dataset", ["digits", pytest.param("colored-mnist", marks=real)])
+def test_a_seed_is_its_data(dataset):
+    assert equal(data.load(dataset, 5, {}), data.load(dataset, 5, {}))
+    assert not equal(data.load(dataset, 5, {}), data.load(dataset, 6, {}))
+    assert data.load(dataset, 5, {}).x.shape[1:] == data.DATASETS[dataset].shape
+
+
+def test_the_draws_of_a_seed_never_change():
+    """Committed records rest on them: if this fails, every committed result has to be trained again."""
+    federation = data.load("digits", 0, {})
+    x, y = federation.tests["test"]
+    digests = [hashlib.sha256(part.numpy()).hexdigest()[:16] for part in (federation.x, federation.y, x, y)]
+    assert digests == ["97e6361548994f14", "630f334e14455bf6", "f2fc4b4a59de0142", "a6f7316725934381"]
+
+
+def test_clients_draw_apart():
+    """Client 0 keeps its noise when a client is added to data of which it keeps the rows; no two clients share it."""
+    raw = replace(toy_raw(4000), train_y=torch.zeros(4000, dtype=torch.int64))
+    one, two = synth.colored_mnist(raw, 0, n=1, p=[0.2]), synth.colored_mnist(raw, 0, n=2, p=[0.2, 0.2])
+    assert torch.equal(one.y[:2000], two.y[:2000])
+    assert not torch.equal(two.y[:2000], two.y[2000:])
+    assert torch.equal(one.tests["test"][0], two.tests["test"][0])
+
+
+# the check on construction
+
+
+def test_noise_that_is_not_what_was_asked_for_is_reported(monkeypatch):
+    monkeypatch.setattr(synth, "_bernoulli", lambda p, rows, draw: torch.ones(rows, dtype=torch.int64))
+    with pytest.raises(FedreproError, match=r"label noise of a client is 1\.0000 where 0\.25 was asked for") as caught:
+        data.load("digits", 0, {})
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.25, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("rows", [1, 2, 10, 100, 3000, 30000])
+def test_the_check_lets_chance_pass_and_mistakes_not(rows, p):
+    def accepts(hits: int) -> bool:
+        try:
+            synth._check_binomial("noise", hits, rows, p)
+        except FedreproError:
+            return False
+        return True
+
+    accepted = [hits for hits in range(rows + 1) if accepts(hits)]
+    assert binom.cdf(accepted[0] - 1, rows, p) + binom.sf(accepted[-1], rows, p) < 1e-5
+    assert rows < 3000 or accepts(round(rows * (p + 0.1))) is False
+
+
+# parameters
+
+
+@pytest.mark.parametrize(
+    ("params", "complaint"),
+    [
+        ({"n": 0}, "n is the number of clients"),
+        ({"n": True}, "cannot be True"),
+        ({"n": 2.0}, "cannot be 2.0"),
+        ({"n": "2"}, "cannot be '2'"),
+        ({"n": 2000}, r"more clients \(2,000\) than training samples \(1,500\)"),
+        ({"n": 3}, "p needs 3 probabilities"),
+        ({"p": [0.1]}, "p needs 2 probabilities"),
+        ({"p": [0.1, 1.1]}, "p needs 2 probabilities"),
+        ({"p": [0.1, float("nan")]}, "p needs 2 probabilities"),
+        ({"p": [0.1, "0.2"]}, "p needs 2 probabilities"),
+        ({"p": 0.1}, "cannot be 0.1"),
+        ({"p": "11"}, "cannot be '11'"),
+        ({"n": 1000, "p": [0.1] * 1000 + [0.2]}, "p needs 1,000 probabilities"),
+        ({"p_test": -0.1}, "p_test is a probability"),
+        ({"p_test": "0.9"}, "p_test is a probability"),
+        ({"label_noise": 1}, "label_noise is at least 0 and less than 1"),
+        ({"label_noise": False}, "label_noise is at least 0"),
+        ({"resolution": 7}, "resolution is 28 or 14"),
+        ({"resolution": 28.0}, "resolution is 28 or 14"),
+        ({"binarise": 1}, "binarise is true or false"),
+        ({"labelnoise": 0.1}, "unknown data key of digits 'labelnoise': did you mean 'label_noise'"),
+        ({"colour": 1}, "unknown data key of digits 'colour'"),
+    ],
+)
+def test_bad_parameters_are_refused(params, complaint):
+    with pytest.raises(UsageError, match=complaint) as caught:
+        data.load("digits", 0, params)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("n", [1, 7, 1500])
+def test_any_number_of_clients_up_to_the_samples(n):
+    federation = data.load("digits", 0, {"n": n, "p": [0.2] * n})
+    assert sum(federation.sizes) == len(federation.x) == 1500
+    assert [facts["rows"] for facts in federation.facts["clients"]] == list(federation.sizes)
+
+
+# the sample sheet
+
+
+def test_a_sheet_is_a_picture_and_always_the_same(tmp_path):
+    first = sheet.show("digits", tmp_path / "new folder/a.png", seed=1, params={"n": 12, "p": [0.2] * 12})
+    second = sheet.show("digits", tmp_path / "b.png", seed=1, params={"n": 12, "p": [0.2] * 12})
+    assert first.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes() != sheet.show("digits", tmp_path / "c.png", seed=2).read_bytes()
+
+
+def test_a_sheet_that_cannot_be_written(tmp_path):
+    with pytest.raises(UsageError, match="cannot write"):
+        sheet.show("digits", tmp_path)
+
+
+def test_mosaic_by_hand():
+    x = torch.stack(
+        [synth.colour(torch.full((1, 3, 5), 200, dtype=torch.uint8), torch.tensor([z]), False)[0] for z in (1, 0, 1)]
+    )
+    picture = sheet.mosaic(x, torch.tensor([1, 0, 1]), classes=2)
+    assert picture.shape == (2 * sheet.ROWS * 5, sheet.COLUMNS * 7, 3)
+    assert picture[0, 0].tolist() == [0, 200, 0]
+    assert picture[10, 0].tolist() == picture[10, 7].tolist() == [200, 0, 0]
+    assert picture[0, 7].tolist() == picture[0, 6].tolist() == picture[4, 0].tolist() == [96, 96, 96]
+
+
+@pytest.mark.parametrize(("channels", "colour"), [([9], [9, 9, 9]), ([9, 4], [9, 4, 0]), ([9, 4, 7], [9, 4, 7])])
+def test_channels_as_colours(channels, colour):
+    assert sheet.rgb(torch.tensor(channels, dtype=torch.uint8)[:, None, None])[0, 0].tolist() == colour
+
+
+def test_caption():
+    facts = {"rows": 30000, "label_noise": 0.2522, "colour_agreement": 0.797}
+    assert sheet.caption(facts) == "30,000 rows, label noise 25.2%, colour agreement 79.7%"

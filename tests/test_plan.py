@@ -1,0 +1,161 @@
+"""The generated pipeline: what it says, that staleness is seen, and that DVC reruns what changed and nothing else."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import made
+import pytest
+import yaml
+
+from fedrepro import plan
+from fedrepro.errors import FedreproError, UsageError
+from fedrepro.spec import load_paper
+
+SOURCES = plan.Sources(code=lambda method: ["fedrepro/train.py", f"fedrepro/methods/{method}.py"], data=lambda _: "box")
+PIPELINE = f"papers/{made.NAME}/dvc.yaml"
+
+
+@pytest.fixture
+def root(tmp_path):
+    made.paper(tmp_path)
+    plan.write(tmp_path, SOURCES)
+    return tmp_path
+
+
+def stages(path):
+    return yaml.safe_load(path.read_text())["stages"]
+
+
+def test_a_stage_for_every_run_and_every_table(root):
+    assert list(stages(root / PIPELINE)) == [*(f"train-{run}" for run in made.RUNS), "evaluate-t1"]
+    assert list(stages(root / "dvc.yaml")) == ["data-box", "report", "check"]
+
+
+def test_a_run_depends_on_its_own_settings_code_and_data(root):
+    stage = stages(root / PIPELINE)["train-toys-game-parallel"]
+    assert stage["cmd"] == "fedrepro train --paper toy-2022 --run toys-game-parallel"
+    assert stage["wdir"] == "../.."
+    assert stage["deps"] == ["fedrepro/train.py", "fedrepro/methods/game.py", "data/manifests/box.json"]
+    assert stage["params"] == [{"papers/toy-2022/runs.json": ["toys-game-parallel"]}]
+    kept = {"cache": False, "persist": True}
+    assert stage["metrics"] == [{"runs/toy-2022/toys-game-parallel/record.json": kept}]
+    assert stage["plots"] == [{"runs/toy-2022/toys-game-parallel/curves.csv": kept | {"x": "round", "y": "value"}}]
+
+
+def test_every_output_is_in_git_and_declared_once(root):
+    declared = [
+        out
+        for path in (root / "dvc.yaml", root / PIPELINE)
+        for stage in stages(path).values()
+        for kind in ("outs", "metrics", "plots")
+        for out in stage.get(kind, [])
+    ]
+    assert all(settings["cache"] is False for out in declared for settings in out.values())
+    names = [name for out in declared for name in out]
+    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 1 + 1
+
+
+def test_the_root_reaches_every_table(root):
+    for name in ("report", "check"):
+        assert "reports/metrics/toy-2022/t1.csv" in stages(root / "dvc.yaml")[name]["deps"]
+
+
+def test_writing_twice_changes_nothing_and_a_change_is_seen(root):
+    assert plan.write(root, SOURCES) == []
+    plan.check(root, SOURCES)
+    spec = root / "papers" / made.NAME / "paper.toml"
+    spec.write_text(made.SPEC.replace("lr = 0.1", "lr = 0.2"))
+    made.pilots(root)
+    with pytest.raises(FedreproError, match=r"runs\.json: stale; run `fedrepro plan`") as raised:
+        plan.check(root, SOURCES)
+    assert raised.value.exit_code == 1
+    assert [path.name for path in plan.write(root, SOURCES)] == ["runs.json"]
+    plan.check(root, SOURCES)
+
+
+def test_planned_run_is_what_the_spec_says(root):
+    assert plan.planned(made.NAME, "toys-plain", root) == ("paper", load_paper(made.NAME, root).run("toys-plain"))
+    with pytest.raises(UsageError, match="unknown run of toy-2022 'toys-plan': did you mean 'toys-plain'"):
+        plan.planned(made.NAME, "toys-plan", root)
+    with pytest.raises(UsageError, match="unknown paper 'toy-2': did you mean 'toy-2022'"):
+        plan.planned("toy-2", "toys-plain", root)
+    (root / "papers" / made.NAME / "runs.json").write_text("{")
+    with pytest.raises(UsageError, match="write it with `fedrepro plan`"):
+        plan.planned(made.NAME, "toys-plain", root)
+
+
+def test_missing_pilot_stops_the_plan_and_writes_nothing(root):
+    (root / "papers" / made.NAME / "pilots.json").unlink()
+    before = (root / "dvc.yaml").read_bytes()
+    with pytest.raises(UsageError, match="find it with `fedrepro pilot"):
+        plan.write(root, SOURCES)
+    assert (root / "dvc.yaml").read_bytes() == before
+
+
+STAND_IN = f"""#!{sys.executable}
+import sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1])!r}]
+import made
+made.command(sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def dvc(root, tmp_path_factory, monkeypatch):
+    """A repository with the toy's sources, and the real `dvc repro` on it; returns the commands that a call ran."""
+    for path in ("train", "evaluate", "layout", "results", "tables", "check", "methods/plain", "methods/game"):
+        source = root / f"fedrepro/{path}.py"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text("1\n")
+    (root / "fedrepro/data").mkdir()
+    (root / "fedrepro/data/sources.py").write_text("1\n")
+    command = tmp_path_factory.mktemp("bin") / "fedrepro"
+    command.write_text(STAND_IN)
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+
+    def call(*arguments, root=root):
+        log = root / "log"
+        log.unlink(missing_ok=True)
+        run = [Path(sys.executable).with_name("dvc"), *arguments, "-q"]
+        done = subprocess.run(run, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return log.read_text().splitlines() if log.exists() else []
+
+    call("init", "--no-scm")
+    return call
+
+
+@pytest.mark.slow
+def test_dvc_reruns_what_changed_and_nothing_else(root, dvc, tmp_path_factory):
+    everything = ["data box", *(f"train {run}" for run in made.RUNS), "evaluate t1", "report", "check"]
+    assert sorted(dvc("repro")) == sorted(everything)
+
+    clone = tmp_path_factory.mktemp("clone") / "fresh"
+    shutil.copytree(root, clone, ignore=shutil.ignore_patterns(".dvc", "log"))
+    dvc("init", "--no-scm", root=clone)
+    assert dvc("repro", root=clone) == []
+    before = (clone / "reports/tables/toy-2022/t1.md").read_bytes()
+    assert dvc("repro", "-sf", "report", root=clone) == ["report"]
+    assert (clone / "reports/tables/toy-2022/t1.md").read_bytes() == before
+
+    record = root / "runs/toy-2022/toys-plain/record.json"
+    before = record.read_bytes()
+    shutil.rmtree(record.parent)
+    assert dvc("repro") == ["train toys-plain"]
+    assert record.read_bytes() == before
+
+    spec = root / "papers" / made.NAME / "paper.toml"
+    spec.write_text(made.SPEC.replace('order = "parallel"', 'order = "together"'))
+    made.pilots(root)
+    plan.write(root, SOURCES)
+    assert dvc("repro") == ["train toys-game-parallel", "evaluate t1", "report", "check"]
+
+    (root / "fedrepro/methods/plain.py").write_text("2\n")
+    assert dvc("repro") == ["train toys-plain"]
+    assert json.loads((root / "reports/check.json").read_text())["problems"] == []

@@ -1,0 +1,317 @@
+"""The files around the package: lock, Makefile, CI, README and what git and DVC are told to leave alone."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from fedrepro.streams import torch_stream
+from fedrepro.types import Method, Task
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK_LINE = re.compile(r"(?P<requirement>[a-z0-9-]+==[^\s;]+( ; [^\\]+?)?)(?P<hashes>( --hash=sha256:[0-9a-f]{64})+)")
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess:
+    """A command's outcome, free of the `make` that may be running these tests."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(list(map(str, command)), cwd=cwd, env=inherited | env, capture_output=True, text=True)
+
+
+def script(path: Path, body: str) -> Path:
+    """An executable shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def lock_lines() -> list[str]:
+    return (ROOT / "requirements.lock").read_text().replace(" \\\n   ", "").splitlines()
+
+
+def locked() -> dict[str, str]:
+    """name -> version of everything in requirements.lock."""
+    requirements = [Requirement(LOCK_LINE.fullmatch(line)["requirement"]) for line in lock_lines()]
+    return {canonicalize_name(r.name): next(iter(r.specifier)).version for r in requirements}
+
+
+def declared() -> list[Requirement]:
+    """What pyproject.toml asks for: to run, to test and to build."""
+    extras = [line for extra in PROJECT["project"]["optional-dependencies"].values() for line in extra]
+    return list(map(Requirement, PROJECT["project"]["dependencies"] + extras + PROJECT["build-system"]["requires"]))
+
+
+def git_lists(*arguments: str) -> list[str]:
+    """Paths that git lists here; the calling test is skipped where this is no git checkout of the project."""
+    top = run("git", "rev-parse", "--show-toplevel")
+    if top.returncode or Path(top.stdout.strip()) != ROOT:
+        pytest.skip("not a git checkout")
+    return run("git", "ls-files", "-z", *arguments).stdout.split("\0")[:-1]
+
+
+# Lock and package
+
+
+def test_every_line_of_the_lock_is_a_version_with_hashes_and_nothing_else():
+    lines = lock_lines()
+    assert len(lines) > 50
+    assert [line for line in lines if not LOCK_LINE.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=str)
+def test_the_lock_satisfies(requirement):
+    assert requirement.specifier.contains(locked()[canonicalize_name(requirement.name)])
+
+
+def test_torch_is_pinned_to_the_version_that_made_the_numbers():
+    assert (locked()["torch"], locked()["torchvision"]) == ("2.14.1", "0.29.1")
+
+
+def test_every_import_of_the_package_is_a_declared_dependency():
+    owners = metadata.packages_distributions()
+    ours = {canonicalize_name(name) for name in (r.name for r in declared())}
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in (ROOT / "fedrepro").rglob("*.py")
+        for module in imported(path) - sys.stdlib_module_names - {"fedrepro"}
+        if not ours & {canonicalize_name(owner) for owner in owners.get(module, ())}
+    }
+    assert undeclared == set()
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level modules that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    named = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.split(".")[0] for name in plain + named}
+
+
+def test_the_package_imports_without_torch_and_knows_its_version():
+    code = "import sys, fedrepro; assert 'torch' not in sys.modules; print(fedrepro.__version__)"
+    assert run(sys.executable, "-c", code).stdout.strip() == metadata.version("fedrepro")
+
+
+def test_the_command_is_installed():
+    (command,) = metadata.entry_points(group="console_scripts", name="fedrepro")
+    assert callable(command.load())
+
+
+def test_warnings_are_errors_and_nothing_is_collected_outside_tests(pytestconfig):
+    assert pytestconfig.getini("filterwarnings")[0] == "error"
+    assert pytestconfig.getini("testpaths") == ["tests"]
+    assert {".*", "build"} <= set(pytestconfig.getini("norecursedirs"))
+
+
+# Makefile and CI
+
+
+def targets() -> set[str]:
+    return set(re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.M)[1].split())
+
+
+def recipe(target: str, *variables: str) -> str:
+    """What `make target` would do once the environment is there."""
+    done = run("make", "--dry-run", "--assume-old=setup", target, *variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "steps"),
+    [
+        ("repro", ["dvc repro", "dvc repro --single-item --force report", "show table flgames-2022 table1", "check"]),
+        ("test", ["ruff check", "fedrepro plan --check", "pytest"]),
+        ("smoke", ["git ls-files", "fedrepro plan", "dvc repro"]),
+        ("bench", ["fedrepro bench"]),
+    ],
+)
+def test_a_target_does_its_steps_in_order(target, steps):
+    assert re.search(".*".join(map(re.escape, steps)), recipe(target), re.S)
+
+
+@pytest.mark.parametrize("newer", ["requirements.lock", "pyproject.toml", None])
+def test_the_environment_is_made_once(tmp_path, newer):
+    (tmp_path / ".stamp").touch()
+    stale = [f"--assume-new={newer}"] if newer else []
+    assert run("make", "--question", *stale, "setup", f"VENV={tmp_path}").returncode == (1 if newer else 0)
+
+
+def test_an_old_python_gets_one_clear_sentence(tmp_path):
+    old = script(tmp_path / "python3.9", "exit 1")
+    done = run("make", "--silent", "setup", f"VENV={tmp_path / 'venv'}", f"PYTHON={old}")
+    assert done.returncode == 2
+    sentence = f"fedrepro needs Python 3.11 or newer, which '{old}' is not: name one, as in 'make PYTHON=python3.11'."
+    assert done.stderr.splitlines()[0] == sentence
+    assert not (tmp_path / "venv").exists()
+
+
+def test_a_python_that_does_not_start_is_passed_over(tmp_path):
+    script(tmp_path / "bin/python3.11", "exit 127")
+    works = script(tmp_path / "bin/python3", 'test "$1" = -c')
+    done = run("make", "--dry-run", "setup", f"VENV={tmp_path / 'venv'}", PATH=f"{works.parent}:{os.environ['PATH']}")
+    assert "'python3' -m venv" in done.stdout
+
+
+def test_smoke_switches_every_paper_to_the_smoke_budget(tmp_path):
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (switch,) = (line for line in recipe("smoke", f"SMOKE={tmp_path}").splitlines() if line.startswith("sed"))
+    assert run("bash", "-c", switch).returncode == 0
+    switched = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    assert {paper["budget"] for paper in switched.values()} == {"smoke"}
+
+
+def test_params_name_a_budget_for_every_paper():
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    assert set(params) == {path.parent.name for path in ROOT.glob("papers/*/paper.toml")}
+    assert all(isinstance(paper["budget"], str) for paper in params.values())
+
+
+@pytest.fixture
+def ci(tmp_path):
+    """Runs a copy of .ci/run from elsewhere with a `make` that tells what it was given."""
+    copy = tmp_path / "checkout/.ci/run"
+    copy.parent.mkdir(parents=True)
+    shutil.copy(ROOT / ".ci/run", copy)
+    make = script(tmp_path / "bin/make", 'echo "$PWD|$*|${FEDREPRO_DATA_DIR-unset}"')
+
+    def start(**env: str) -> list[str]:
+        return run(copy, cwd=tmp_path, PATH=f"{make.parent}:{os.environ['PATH']}", **env).stdout.strip().split("|")
+
+    return start
+
+
+def test_ci_runs_the_tests_from_the_root(ci, tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
+    assert ci() == [str(tmp_path / "checkout"), "test", "unset"]
+
+
+def test_ci_uses_the_data_beside_the_checkout_unless_told_otherwise(ci, tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
+    beside = tmp_path / "shared/data"
+    beside.mkdir(parents=True)
+    assert ci()[-1] == str(beside)
+    assert ci(FEDREPRO_DATA_DIR="elsewhere")[-1] == "elsewhere"
+    assert ci(FEDREPRO_DATA_DIR="")[-1] == ""
+
+
+def test_the_workflow_does_the_same_and_then_checks_the_results():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    steps = workflow["jobs"]["test"]["steps"]
+    commands = [step["run"] for step in steps if "run" in step]
+    assert commands[0] == ".ci/run"
+    assert commands[-1] == ".venv/bin/fedrepro check"
+    assert {command.split()[1] for command in commands if command.startswith("make ")} <= targets()
+    assert [step["with"] for step in steps if "with" in step] == [{"python-version": "3.11"}]
+
+
+# What git and DVC leave alone, and what no file may name
+
+
+@pytest.mark.parametrize(
+    ("path", "ignored"),
+    [
+        (".venv/bin/python", True),
+        (".fedrepro/state/x/1.json", True),
+        ("build/smoke/dvc.yaml", True),
+        ("data/cache/MNIST/raw/x", True),
+        (".dvc/tmp/lock", True),
+        (".dvc/cache/files", True),
+        ("data/manifests/mnist.json", False),
+        ("runs/flgames-2022/f-irm/record.json", False),
+        ("reports/tables/flgames-2022/table1.csv", False),
+        ("papers/flgames-2022/dvc.lock", False),
+        ("fedrepro/data/draws.py", False),
+        (".dvc/config", False),
+    ],
+)
+def test_git_ignores_working_files_and_keeps_results(path, ignored):
+    git_lists()
+    assert run("git", "check-ignore", "--quiet", "--no-index", path).returncode == (0 if ignored else 1)
+
+
+def test_dvc_sends_nothing_and_has_no_remote():
+    config = configparser.ConfigParser()
+    config.read_string((ROOT / ".dvc/config").read_text())
+    assert config.sections() == ["core"]
+    assert dict(config["core"]) == {"analytics": "false", "autostage": "false", "check_update": "false"}
+
+
+def test_dvc_does_not_look_into_copies_and_environments():
+    assert {"/.venv/", "/build/", "/.fedrepro/"} <= set((ROOT / ".dvcignore").read_text().split())
+
+
+REGISTRY = re.compile(r"pypi\.(org|python)|pythonhosted\.org|download\.pytorch\.org|anaconda\.(org|com)")
+MACHINE_PATH = re.compile(r"(?<![\w.~])/(work|opt|home|root|Users|mnt)/")
+
+
+@pytest.mark.parametrize("forbidden", [REGISTRY, MACHINE_PATH], ids=["registry host", "machine path"])
+def test_no_file_names_a(forbidden):
+    found = []
+    for path in git_lists("--cached", "--others", "--exclude-standard"):
+        text = (ROOT / path).read_text(errors="ignore") if (ROOT / path).is_file() else ""
+        found += [f"{path}: {match[0]}" for match in forbidden.finditer(text)]
+    assert found == []
+
+
+# README
+
+
+def test_the_readme_names_only_make_targets_that_exist():
+    used = set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.M))
+    assert {"repro", "test"} <= used <= targets()
+
+
+def test_the_readme_lists_the_commands_that_exist():
+    import typer
+
+    from fedrepro.cli import app
+
+    rows = set(re.findall(r"^\| `fedrepro ([a-z]+)` \|", README, re.M))
+    assert rows == set(typer.main.get_command(app).commands)
+    assert set(re.findall(r"fedrepro ([a-z]+)\b", README.replace("fedrepro.", ""))) <= rows
+
+
+def test_the_readme_shows_the_table_that_is_committed():
+    table = ROOT / "reports/tables/flgames-2022/table1.md"
+    if not table.exists():
+        pytest.skip("reports/tables/flgames-2022/table1.md is not rendered yet")
+    shown = re.search(r"<!-- table1:begin -->\n(.*)<!-- table1:end -->", README, re.S)[1]
+    assert shown.strip() == table.read_text().strip(), "run `make readme`"
+
+
+def test_make_readme_puts_the_table_there(tmp_path):
+    (tmp_path / "README.md").write_text("a\n<!-- table1:begin -->\nold\n<!-- table1:end -->\nb\n")
+    table = tmp_path / "reports/tables/flgames-2022/table1.md"
+    table.parent.mkdir(parents=True)
+    table.write_text("| new |\n")
+    assert run("bash", "-ec", recipe("readme"), cwd=tmp_path).returncode == 0
+    assert (tmp_path / "README.md").read_text() == "a\n<!-- table1:begin -->\n| new |\n<!-- table1:end -->\nb\n"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["README.md"]
+
+
+def test_the_readme_example_is_a_method():
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    names: dict = {}
+    exec(example, names)
+    method = names["fedadam"](Task(shape=(1, 2, 2), classes=3, sizes=(4, 4)))
+    assert isinstance(method, Method)
+    state = method.init(lambda client, purpose: torch_stream(0, 0, client, purpose), (4, 4))
+    assert method.predict(state, torch.zeros(5, 1, 2, 2)).shape == (5, 3)

@@ -1,0 +1,184 @@
+"""The paper specs: cells, runs, settings and pilots, and one clear sentence for each mistake in them."""
+
+import json
+from pathlib import Path
+
+import made
+import pytest
+
+from fedrepro.config import Stop
+from fedrepro.errors import UsageError
+from fedrepro.results import published
+from fedrepro.spec import load_paper, load_papers, papers
+
+REPO = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def toy(tmp_path):
+    return load_paper(made.NAME, made.paper(tmp_path))
+
+
+def test_every_committed_paper_loads_and_covers_what_it_publishes():
+    for paper in load_papers(REPO):
+        cells = [cell.key for table in paper.spec.tables for cell in paper.cells(table)]
+        assert sorted(cells) == sorted(published(paper))
+
+
+def test_flgames_table1_has_ten_runs_for_twenty_cells():
+    paper = load_paper("flgames-2022", REPO)
+    assert len(paper.cells("table1")) == 20
+    drafts = paper.drafts("paper")
+    assert len(drafts) == 10
+    assert {draft.config.method for draft in drafts.values()} == {
+        *("fedsgd", "fedavg", "f-irm", "v-irm", "f-fl-smooth", "v-fl-smooth-fast")
+    }
+    assert {draft.config.seeds for draft in drafts.values()} == {(0, 1, 2, 3, 4)}
+    fast = drafts["colored-mnist-v-fl-smooth-fast-parallel"]
+    assert fast.config.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, "capacity": 5, "order": "parallel"}
+    assert (fast.config.rounds, fast.pilot.warm_start) == (2925, 117)
+    assert fast.pilot.warm_start < fast.pilot.rounds < 2925  # a Fast pilot is cut short
+    assert drafts["colored-mnist-fedsgd"].pilot is None
+
+
+def test_flgames_smoke_is_small_and_needs_no_pilot():
+    for run, config in load_paper("flgames-2022", REPO).runs("smoke").items():
+        assert (config.dataset, config.seeds) == ("digits", (0, 1))
+        assert config.rounds <= 60
+        assert (config.stop is None) == run.endswith(("fedsgd", "fedavg"))
+
+
+def test_cells_are_in_order_with_the_keys_of_published(toy):
+    cells = toy.cells("t1")
+    assert [cell.key for cell in cells] == list(published(toy))
+    assert [cell.run for cell in cells[::2]] == list(made.RUNS)
+
+
+def test_settings_merge_from_defaults_to_budget(toy):
+    paper, smoke = toy.runs("paper"), toy.runs("smoke")
+    assert paper["toys-plain"].rounds == 100
+    assert paper["toys-game-sequential"].rounds == 200  # a rule of the budget `paper`
+    assert paper["toys-game-parallel"].hyper == {"lr": 0.1, "batch": 8, "capacity": 5, "order": "parallel"}
+    assert smoke["toys-game-sequential"].rounds == 5
+    assert smoke["toys-game-sequential"].hyper["batch"] == 2
+    assert smoke["toys-game-sequential"].stop == Stop(threshold=0.6, warm_start=10)
+
+
+def test_budget_is_that_of_params_unless_another_is_asked_for(tmp_path):
+    toy = load_paper(made.NAME, made.paper(tmp_path, budget="smoke"))
+    assert toy.budget == "smoke"
+    assert toy.runs() == toy.runs("smoke") != toy.runs("paper")
+
+
+def test_pilot_is_the_run_on_another_seed_without_stopping(toy):
+    run = "toys-game-parallel"
+    config, pilot = toy.pilot_config(run), toy.pilot(run)
+    assert (config.seeds, config.rounds, config.stop) == ((1000,), 40, None)
+    assert config.hyper == toy.run(run).hyper
+    assert (pilot.warm_start, pilot.quantiles, pilot.fraction) == (10, (0.1, 0.9), 0.25)
+    assert toy.run(run).stop == Stop(threshold=0.575, warm_start=10)
+    with pytest.raises(UsageError, match="needs no pilot"):
+        toy.pilot("toys-plain")
+
+
+def test_missing_pilot_names_the_command_that_makes_it(toy):
+    toy.folder.joinpath("pilots.json").unlink()
+    toy = load_paper(made.NAME, toy.root)
+    command = "`fedrepro pilot --paper toy-2022 --run toys-game-sequential`"
+    with pytest.raises(UsageError, match=command):
+        toy.runs()
+    assert toy.run("toys-plain").stop is None
+    assert toy.pilot_config("toys-game-sequential").rounds == 40
+
+
+def test_pilot_of_other_settings_is_refused(toy):
+    changed = made.SPEC.replace("capacity = 5", "capacity = 6")
+    toy.folder.joinpath("paper.toml").write_text(changed)
+    with pytest.raises(UsageError, match="had other settings: repeat it with `fedrepro pilot"):
+        load_paper(made.NAME, toy.root).runs()
+
+
+def test_pilot_file_may_say_more_but_not_less(toy):
+    path = toy.folder / "pilots.json"
+    found = json.loads(path.read_text())
+    del found["toys-game-parallel"]["threshold"]
+    path.write_text(json.dumps(found))
+    with pytest.raises(UsageError, match=r"pilots\.json: toys-game-parallel\.threshold: field required"):
+        load_paper(made.NAME, toy.root)
+    path.write_text("{")
+    with pytest.raises(UsageError, match=r"pilots\.json.*restore it|pilots\.json.*Restore it"):
+        load_paper(made.NAME, toy.root)
+
+
+NOT_RUN = '\n[[tables.t1.not_run]]\nwhen = { type = "parallel", budget = "paper" }\nreason = "too dear"\n'
+
+
+def test_a_cell_may_be_left_out_with_a_reason_at_one_budget(tmp_path):
+    toy = load_paper(made.NAME, made.paper(tmp_path, spec=made.SPEC + NOT_RUN))
+    assert list(toy.runs("paper")) == ["toys-plain", "toys-game-sequential"]
+    assert list(toy.runs("smoke")) == list(made.RUNS)
+    assert [(cell.run, cell.reason) for cell in toy.cells("t1")[-2:]] == [(None, "too dear")] * 2
+
+
+MISTAKES = {
+    "no TOML": ("title = ", "title == ", "is no TOML"),
+    "unknown key": ("reduction =", "reductoin =", "reductoin: there is no such key"),
+    "missing key": ('reduction = "final"', "", "reduction: field required"),
+    "unknown setting": ("rounds = 100", "rounds = 100\nround = 3", "toys-plain: round: there is no such key"),
+    "wrong type": ("rounds = 100", 'rounds = "many"', "rounds: input should be a valid integer"),
+    "unknown pilot setting": ("fraction", "fractoin", "there is no such key|fraction: field required"),
+    "threshold": ('threshold = "pilot"', 'threshold = "pilto"', "threshold: input should be a valid number"),
+    "unknown axis": ("type = [\"none\"]", "tpye = [\"none\"]", "unknown axis 'tpye': did you mean 'type'"),
+    "unknown value": ('["Plain"]', '["Plian"]', "unknown method 'Plian': did you mean 'Plain'"),
+    "no method": ('method = ["Plain"]', "", "has no axis 'method'"),
+    "rule": ('when = { type = "sequential" }', 'when = { tipe = "x" }', "budgets.paper: unknown axis 'tipe'"),
+    "no paper budget": ("budgets.paper", "budgets.desk", "no budget 'paper'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", list(MISTAKES))
+def test_a_mistake_in_the_spec_is_one_sentence_with_its_place(tmp_path, mistake):
+    old, new, message = MISTAKES[mistake]
+    made.paper(tmp_path)
+    (tmp_path / "papers" / made.NAME / "paper.toml").write_text(made.SPEC.replace(old, new))
+    with pytest.raises(UsageError, match=rf"paper\.toml.*({message})") as raised:
+        load_paper(made.NAME, tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_two_settings_under_one_name_are_refused(tmp_path):
+    spec = made.SPEC.replace(
+        "[axes.type.none]", '[axes.method.Twin]\nrun = "plain"\nmethod = "twin"\n\n[axes.type.none]'
+    )
+    made.paper(tmp_path)
+    path = tmp_path / "papers" / made.NAME / "paper.toml"
+    path.write_text(spec.replace('["Plain"]', '["Plain", "Twin"]'))
+    with pytest.raises(UsageError, match="two settings share the name 'toys-plain'"):
+        load_paper(made.NAME, tmp_path)
+
+
+def test_unknown_names_come_with_the_closest_one(toy):
+    for call, closest in (
+        (lambda: load_paper("toy-202", toy.root), "toy-2022"),
+        (lambda: toy.table("t11"), "t1"),
+        (lambda: toy.runs("papr"), "paper"),
+        (lambda: toy.run("toys-plan"), "toys-plain"),
+    ):
+        with pytest.raises(UsageError, match=f"did you mean '{closest}'"):
+            call()
+
+
+@pytest.mark.parametrize("params", [None, "", "toy-2022: paper\n", "other: {budget: paper}\n", "{"])
+def test_params_must_give_a_budget(toy, params):
+    path = toy.root / "params.yaml"
+    path.unlink() if params is None else path.write_text(params)
+    with pytest.raises(UsageError, match="gives no budget for toy-2022"):
+        load_paper(made.NAME, toy.root)
+    path.write_text("toy-2022: {budget: papre}\n")
+    with pytest.raises(UsageError, match="unknown budget of toy-2022 'papre': did you mean 'paper'"):
+        load_paper(made.NAME, toy.root)
+
+
+def test_papers_are_the_folders_with_a_spec(toy):
+    (toy.root / "papers" / "empty").mkdir()
+    assert papers(toy.root) == [made.NAME]
