@@ -24,7 +24,7 @@ def source_files(method: str) -> list[str]:
 def code_digest(method: str) -> str:
     """sha256 of the code behind a method's numbers, a plugin's included, without comments, docstrings and layout."""
     digest = hashlib.sha256()
-    for path in sorted(_closure(method), key=lambda path: path.name):
+    for path in sorted(_closure(method), key=lambda path: (path.name, path.parent.name)):
         digest.update(_bare(path).encode())
     return digest.hexdigest()
 

@@ -9,6 +9,7 @@ import filelock
 import numpy as np
 
 from fedrepro import runs
+from fedrepro.errors import FedreproError
 from fedrepro.files import write_json
 from fedrepro.schema import Pilot
 from fedrepro.spec import load_paper
@@ -22,7 +23,9 @@ def find(paper: str, run: str, root: Path = Path("."), **how) -> dict:
     spec = load_paper(paper, root)
     pilot, config = spec.pilot(run), spec.pilot_config(run)
     place = runs.Place(root / "runs" / paper / "pilots" / run, paper, f"pilot-{run}", "pilot")
-    runs.execute(config, place, **how)
+    ended = runs.execute(config, place, **how)["seeds"][str(pilot.seed)]
+    if ended["status"] == "diverged":
+        raise FedreproError(f"the pilot of {run} diverged in round {ended['rounds']}: there is no threshold to find.")
     found = threshold(pilot, runs.read_curves(place.curves)[pilot.seed])
     entry = {**found, "seed": pilot.seed, "rounds": config.rounds, "config_digest": config.digest()}
     enter(spec.folder / "pilots.json", run, entry)

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import platform
+import resource
 import shlex
 import signal
 import subprocess
@@ -79,15 +80,16 @@ def execute(
 ) -> dict:
     """Train the seeds that the record at `place` lacks, and return the record.
 
-    Seeds of an earlier record are kept if its configuration, code and data are the same. An interrupted run goes on
-    from its last checkpoint; one is written every `every` seconds. `watch` sees the training after each round, `say`
+    Seeds of an earlier record are kept if its configuration, code and data are the same; those of an ad hoc run stay in
+    it even if they are not asked for again. An interrupted run goes on from its last checkpoint; one is written every
+    `every` seconds. `watch` sees the training after each round, `say`
     gets lines for the user. Raises UsageError for what cannot be run, Interrupted after SIGINT or SIGTERM.
     """
     chosen = resolve(device)
     identity = identify(config)
     with locked(place):
         probe(place)
-        kept = kept_seeds(place, identity, config.seeds)
+        kept = kept_seeds(place, identity, config.seeds if place.run else None)
         if kept:
             say(f"kept from the earlier record: seeds {', '.join(map(str, kept))}")
         todo = [seed for seed in config.seeds if seed not in kept]
@@ -141,12 +143,18 @@ def probe(place: Place) -> None:
 @contextlib.contextmanager
 def locked(place: Place) -> Iterator[None]:
     """Hold the run's lock; the system frees it when the process ends, however it ends."""
-    place.state.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(f"{place.state}.lock", timeout=0)
     try:
-        with filelock.FileLock(f"{place.state}.lock", timeout=0):
-            yield
+        place.state.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except filelock.Timeout as error:
         raise FedreproError(f"{place.folder} is being trained by another process: wait for it or stop it.") from error
+    except OSError as error:
+        raise UsageError(f"cannot write {place.state.parent}: {error.strerror}; work in another folder.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def run_through(training: Training, checkpoints: Checkpoints, started: str, watch: Callable, every: float) -> None:
@@ -186,6 +194,9 @@ def die_with_parent() -> None:
         ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
+DAMAGED = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
+
+
 class Checkpoints:
     """The newest two checkpoints of one run: round-N.safetensors, and round-N.json written after it as its proof."""
 
@@ -195,12 +206,14 @@ class Checkpoints:
     def save(self, training: Training, started: str) -> None:
         """Write a checkpoint and remove all but the newest two."""
         tensors, notes = training.snapshot()
-        content = safetensors.torch.save({name: leaf.contiguous() for name, leaf in tensors.items()})
+        # Copies, since a buffer's newest entry may be the predictor itself, and safetensors takes no shared memory.
+        whole = {name: leaf.clone(memory_format=torch.contiguous_format) for name, leaf in tensors.items()}
+        content = safetensors.torch.save(whole)
         name = f"round-{training.round:08d}"
         write_bytes(self.folder / f"{name}.safetensors", content)
         proof = {"identity": self.identity, "started": started, "sha256": hashlib.sha256(content).hexdigest()}
         write_text(self.folder / f"{name}.json", json.dumps(proof | notes))
-        for old in self._proofs()[:-2]:
+        for old in self.proofs()[:-2]:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
 
@@ -210,11 +223,11 @@ class Checkpoints:
         Checkpoints of another configuration, code, data or set of seeds are removed. FedreproError where there are
         checkpoints and none can be read.
         """
-        proofs = self._proofs()
+        proofs = self.proofs()
         for path in reversed(proofs):
             try:
-                notes, tensors = self._read(path)
-            except (OSError, ValueError, KeyError, safetensors.SafetensorError):
+                notes, tensors = self.read(path)
+            except DAMAGED:
                 self.say(f"{path} is damaged and passed over")
                 continue
             if notes["identity"] != self.identity:
@@ -230,15 +243,18 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints."""
-        for path in [*self.folder.glob("round-*"), *self.folder.glob(".round-*")]:
+        # Proofs first: tensors without one are no checkpoint.
+        for path in [*self._proofs(), *self.folder.glob("round-*.safetensors"), *self.folder.glob(".round-*")]:
             path.unlink()
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _proofs(self) -> list[Path]:
+    def proofs(self) -> list[Path]:
+        """The checkpoints' proofs, oldest first."""
         return sorted(self.folder.glob("round-*.json"))
 
-    def _read(self, path: Path) -> tuple[dict, dict[str, Tensor]]:
+    def read(self, path: Path) -> tuple[dict, dict[str, Tensor]]:
+        """The notes and tensors of a checkpoint, by the path of its proof; one of DAMAGED where it is not whole."""
         notes = json.loads(path.read_text(encoding="utf-8"))
         content = path.with_suffix(".safetensors").read_bytes()
         if hashlib.sha256(content).hexdigest() != notes["sha256"]:
@@ -246,14 +262,14 @@ class Checkpoints:
         return notes, safetensors.torch.load(content)
 
 
-def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...]) -> dict[int, dict]:
-    """Results of wanted seeds in an earlier record with the same identity: {seed: entry and curve}."""
+def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...] | None) -> dict[int, dict]:
+    """Results of wanted seeds (None: all) in an earlier record with the same identity: {seed: entry and curve}."""
     try:
         record = json.loads(place.record.read_text(encoding="utf-8"))
         curves = read_curves(place.curves)
         same = {"digest": record["digest"], "code": record["code"], "data": record["data"]["fingerprint"]} == identity
         facts = record["data"]["facts"]
-        found = {seed: record["seeds"][str(seed)] for seed in seeds if str(seed) in record["seeds"]}
+        found = {int(seed): e for seed, e in record["seeds"].items() if seeds is None or int(seed) in seeds}
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # no record, or not a whole one: nothing to keep
     if not same or record.get("curves") != file_digest(place.curves):
@@ -282,6 +298,7 @@ def provenance(config: RunConfig, device: torch.device, started: str) -> dict:
         "versions": versions,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu {platform.machine()}",
         "threads": torch.get_num_threads(),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "precision": config.precision,
         "started": started,
         "finished": now(),
@@ -299,7 +316,7 @@ def write_record(config: RunConfig, place: Place, identity: dict, results: dict[
         "paper": place.paper,
         "run": place.run,
         "budget": place.budget or "ad hoc",
-        "config": config.model_dump(mode="json"),
+        "config": config.model_dump(mode="json") | {"seeds": list(results)},
         "digest": identity["digest"],
         "code": identity["code"],
         "data": described,

@@ -200,6 +200,16 @@ def load_papers(root: str | Path = ".") -> list[Paper]:
     return [load_paper(name, root) for name in papers(root)]
 
 
+def named_tables(paper: str | None = None, table: str | None = None, root: str | Path = ".") -> list[tuple[str, str]]:
+    """(paper, table) of one table, or of all tables of one paper or of all papers; UsageError for unknown names."""
+    if table is not None and paper is None:
+        raise UsageError("a table is one of a paper's: name the paper too.")
+    chosen = [load_paper(paper, root)] if paper is not None else load_papers(root)
+    if table is not None:
+        chosen[0].table(table)
+    return [(each.name, name) for each in chosen for name in ([table] if table is not None else each.spec.tables)]
+
+
 def _points(table: Table) -> list[Point]:
     return [
         dict(zip(block, values, strict=True)) for block in table.cells for values in itertools.product(*block.values())

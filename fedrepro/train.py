@@ -108,7 +108,8 @@ class Training:
         accepted = shown["accepted"]
         if not accepted.all():
             new = without_rejected(self.state, new, torch.stack([batch.clients for batch in batches]), accepted)
-        self.state = new
+        # One memory layout whatever came before, so that a resumed run computes the same bits.
+        self.state = trees.map_tree(Tensor.contiguous, new)
         self.round += 1
         ended = {}
         for row, lane in enumerate(self.running):
@@ -188,7 +189,7 @@ class Training:
             lanes[row].status = status
         staying = [row for row in range(len(lanes)) if row not in ended]
         if ended and staying:
-            self.state = trees.rows(self.state, staying)
+            self.state = trees.map_tree(torch.clone, trees.rows(self.state, staying))
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict]:
         """Everything a resumed run needs: named tensors and JSON."""
@@ -203,7 +204,7 @@ class Training:
     def restore(self, tensors: dict[str, Tensor], notes: dict) -> None:
         """Continue from a snapshot of the same configuration, seeds and data."""
         state = {name.removeprefix("state."): leaf for name, leaf in tensors.items() if name.startswith("state.")}
-        self.state = trees.map_tree(lambda leaf: leaf.to(self.device), trees.fill(self.state, state))
+        self.state = trees.map_tree(lambda leaf: leaf.to(self.device, copy=True), trees.fill(self.state, state))
         self.round = notes["round"]
         for lane, saved in zip(self.lanes, notes["lanes"], strict=True):
             for key in Lane.SAVED:
@@ -212,7 +213,7 @@ class Training:
             lane.stale = set(saved["stale"])
             lane.feeder.cursors[:] = tensors[f"cursors.{lane.seed}"].numpy()
             if f"kept.{lane.seed}" in tensors:
-                lane.kept = tensors[f"kept.{lane.seed}"].to(self.device)
+                lane.kept = tensors[f"kept.{lane.seed}"].to(self.device, copy=True)
 
 
 def without_rejected(old: State, new: State, clients: Tensor, accepted: Tensor) -> State:

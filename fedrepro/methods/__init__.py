@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from fedrepro.config import Stop
 from fedrepro.errors import UsageError, unknown
@@ -60,6 +60,11 @@ REGISTRY: dict[str, Row] = {
 }
 
 
+# What these hyper-parameters mean in every method leaves no other values.
+LIMITS = dict.fromkeys(("batch", "hidden", "steps", "epochs", "capacity"), Field(ge=1))
+LIMITS |= dict.fromkeys(("lr", "phi_lr", "eps"), Field(gt=0))
+
+
 @cache
 def discover() -> tuple[dict[str, Row], dict[str, str]]:
     """All methods, built in and from plugins, and the faults {name: reason} of the plugins that were left out."""
@@ -98,8 +103,8 @@ def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
         if key not in row.hyper:
             raise unknown(f"hyper-parameter of {name}", key, row.hyper)
         try:
-            TypeAdapter(types.get(key, Any)).validate_python(value, strict=not isinstance(value, int))
+            TypeAdapter(Annotated[types.get(key, Any), LIMITS.get(key)]).validate_python(value, strict=True)
         except ValidationError as error:
-            wanted = getattr(types[key], "__name__", types[key])
-            raise UsageError(f"hyper-parameter {key!r} of {name} must be {wanted}, not {value!r}.") from error
+            wanted = error.errors()[0]["msg"].lower()
+            raise UsageError(f"hyper-parameter {key!r} of {name} cannot be {value!r}: {wanted}.") from error
     return row.build(task, **hyper)

@@ -41,7 +41,7 @@ def shared_mlp(task: Task, hidden: int) -> Net:
 
 def federated(task: Task, net: Net, draw: Draw, *, client: Rule, server: Rule) -> Method:
     """Local training with the optimiser `client`, then one step of the rule `server` on the clients' reports."""
-    padded = draw.epochs > 0 and len(set(task.sizes)) > 1
+    padded = (draw.epochs > 0 or draw.size is None) and len(set(task.sizes)) > 1
 
     train = local_training(net, client, padded=padded)
 

@@ -220,7 +220,7 @@ def respond(game: Game, turn: Turn) -> Phase:
 
 def opposition(game: Game, clients: State, turn: Turn, z: Tensor) -> Tensor:
     """What each client of the turn answers: z [C, B, ...] -> summed logits [C, B, classes] (Eq. 4 without w_k)."""
-    now = past = torch.zeros(())
+    now = past = torch.zeros(len(turn), 1, 1, device=z.device)
     for ahead in range(1, game.n):
         rivals = [(k + ahead) % game.n for k in turn]
         if game.response != "buffer_only" or not game.capacity:
@@ -268,9 +268,10 @@ def learn_phi(game: Game, fast: bool) -> Phase:
         gradient, risk = total
         rows = batch.live.sum((1, 2))
         accepted = over_clients(trees.finite)(gradient)
-        shares = server["shares"] * accepted / rows
+        shares = server["shares"] * accepted
+        weights = shares / shares.sum().clamp(min=1e-12) / rows
         gradient = trees.map_tree(lambda g: g.nan_to_num(0, 0, 0), gradient)
-        move, opt = game.phi_opt.update(trees.mean(gradient, shares), server["opt"])
+        move, opt = game.phi_opt.update(trees.mean(gradient, weights), server["opt"])
         stepped = {**server, "phi": trees.add(server["phi"], move), "opt": opt}
         return {"clients": state["clients"], "server": stepped}, {"loss": (risk / rows).mean(), "accepted": accepted}
 

@@ -1,0 +1,272 @@
+"""The command line: commands parse, call one function and print. Slow imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedrepro import __version__
+from fedrepro.errors import FedreproError, Interrupted
+
+TRACEBACK = "FEDREPRO_TRACEBACK"
+
+app = typer.Typer(
+    help="Rebuilds the experiments of federated-learning papers, each number beside the published one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
+show = typer.Typer(help="What there is: methods, datasets, papers, tables, runs.", no_args_is_help=True)
+app.add_typer(data, name="data")
+app.add_typer(show, name="show")
+
+Method = Annotated[str | None, typer.Option(help="A method: `fedrepro show methods` lists them.")]
+Dataset = Annotated[str | None, typer.Option(help="A dataset in place of the method's home dataset.")]
+Paper = Annotated[str | None, typer.Option(help="A paper: `fedrepro show papers` lists them.")]
+Run = Annotated[str | None, typer.Option(help="A planned run of the paper: `fedrepro show runs` lists them.")]
+Table = Annotated[str | None, typer.Option(help="A table of the paper: `fedrepro show tables` lists them.")]
+Budget = Annotated[str | None, typer.Option(help="The planned run at another budget of its paper.")]
+Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2; they train together.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: rounds=50, lr=0.001, n=3, stop.threshold=0.6."),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Precision = Annotated[str | None, typer.Option(help="fp32 or bf16, of the products in training.")]
+Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the record goes.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
+Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]
+
+
+@app.callback(invoke_without_command=True)
+def version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Rebuilds the experiments of federated-learning papers, each number beside the published one."""
+    if version:
+        typer.echo(f"fedrepro {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    method: Method = None,
+    dataset: Dataset = None,
+    paper: Paper = None,
+    run: Run = None,
+    budget: Budget = None,
+    seeds: Seeds = None,
+    sets: Sets = None,
+    device: Device = "auto",
+    precision: Precision = None,
+    out: Folder = None,
+) -> None:
+    """Train one run: `--method M` with sensible defaults, or a planned one with `--paper P --run R`.
+
+    A run that was interrupted goes on from its last checkpoint; seeds that are recorded already are kept. A planned run
+    with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out.
+    """
+    from fedrepro import progress, runs, settings, show
+
+    asked = settings.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out)
+    config, place = settings.resolve(asked)
+    with progress.shown(settings.title(config, place), errors()) as display:
+        record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
+    console().print(show.outcome(record))
+    typer.echo(f"record: {place.record}")
+    settings.enforce(record)
+
+
+@app.command()
+def pilot(
+    paper: Annotated[str, typer.Option(help="A paper: `fedrepro show papers` lists them.")],
+    run: Annotated[str, typer.Option(help="A planned run whose spec has `threshold = \"pilot\"`.")],
+    device: Device = "auto",
+) -> None:
+    """Find the stopping threshold of a planned run, on a seed that no table reports.
+
+    The pilot trains without stopping, looks at the training accuracy alone, and enters the threshold in
+    papers/PAPER/pilots.json. Run `fedrepro plan` after it.
+    """
+    from fedrepro import pilot, progress
+
+    with progress.shown(f"pilot of {run}, {paper}", errors()) as display:
+        found = pilot.find(paper, run, device=device, watch=display.watch, say=display.say)
+    typer.echo(f"{run}: threshold {found['threshold']}, between lo {found['lo']} and hi {found['hi']}")
+
+
+@app.command()
+def plan(check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False) -> None:
+    """Write the generated files, dvc.yaml and runs.json, from papers/*/paper.toml and params.yaml."""
+    from fedrepro import plan
+
+    if check:
+        plan.check()
+    else:
+        typer.echo("\n".join(f"wrote {path}" for path in plan.write()) or "all generated files are up to date")
+
+
+@app.command()
+def evaluate(paper: Paper = None, table: Table = None) -> None:
+    """Write the tidy rows of tables from their runs' records; of all tables when none is named."""
+    from fedrepro import evaluate, spec
+
+    for each, name in spec.named_tables(paper, table):
+        typer.echo(f"wrote {evaluate.table(each, name)}")
+
+
+@app.command()
+def report() -> None:
+    """Write all tables as .csv, .md and .tex from the rows that `evaluate` made."""
+    from fedrepro import tables
+
+    for path in tables.render():
+        typer.echo(f"wrote {path}")
+
+
+@app.command()
+def check(as_json: AsJson = False) -> None:
+    """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared."""
+    from fedrepro import check
+
+    report = check.run()
+    if as_json:
+        typer.echo(Path("reports/check.json").read_text(encoding="utf-8"), nl=False)
+    else:
+        console().print(check.show(report))
+    report.enforce()
+
+
+@app.command()
+def bench(
+    seeds: Annotated[int, typer.Option(help="How many seeds train together, beside one alone.")] = 5,
+    device: Device = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="Repeat little: shows that it works, little more.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure rounds per second of F-IRM Games, beside a plain PyTorch loop and the machine's own peak."""
+    from fedrepro import bench, show
+
+    rows = bench.run(seeds=seeds, device=device, quick=quick)
+    if as_json:
+        typer.echo(json.dumps({"rows": rows, "goals": bench.goals(rows)}, indent=1))
+    else:
+        console().print(show.measurements(rows, bench.goals(rows)))
+
+
+@app.command()
+def doctor() -> None:
+    """Look at environment, data, generated files, checkpoints and records: what is wrong and how to mend it."""
+    from fedrepro import doctor
+
+    findings = doctor.examine()
+    console().print(doctor.show(findings))
+    doctor.enforce(findings)
+
+
+@data.command("list")
+def data_list() -> None:
+    """List the datasets, and whether their data are there."""
+    from fedrepro import show
+
+    console().print(show.datasets())
+
+
+@data.command("fetch")
+def data_fetch(name: Name = None) -> None:
+    """Get data that are missing, verify them, and write their manifest to data/manifests/."""
+    from fedrepro import show
+    from fedrepro.data import manifests, sources
+
+    for each in [name] if name else sources.SOURCES:
+        console().print(show.manifest(manifests.fetch(each)))
+
+
+@data.command("verify")
+def data_verify(name: Name = None) -> None:
+    """Check data that are there against the pinned checksums and their manifest; downloads nothing."""
+    from fedrepro import show
+    from fedrepro.data import manifests, sources
+
+    for each in [name] if name else sources.SOURCES:
+        console().print(show.manifest(manifests.verify(each)))
+
+
+@data.command("show")
+def data_show(
+    dataset: Annotated[str, typer.Argument(help="A dataset: `fedrepro data list` lists them.")],
+    out: Annotated[Path | None, typer.Option(metavar="PNG", help="The picture; build/DATASET.png without it.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of split, noise and colours.")] = 0,
+    sets: Sets = None,
+) -> None:
+    """Draw a sample sheet of a dataset, a panel for each client."""
+    from fedrepro import settings
+    from fedrepro.data import sheet
+
+    params = settings.parameters(dataset, sets or ())
+    typer.echo(f"wrote {sheet.show(dataset, out or Path('build') / f'{dataset}.png', seed, params)}")
+
+
+def _lists(name: str, summary: str) -> None:
+    """A command that prints what the function of that name in show.py makes."""
+
+    def command() -> None:
+        from fedrepro import show
+
+        console().print(getattr(show, name)())
+
+    show.command(name, help=summary)(command)
+
+
+_lists("methods", "List the methods, with their settings and defaults; and the plugins that are left out, with why.")
+_lists("datasets", "List the datasets, with their settings and defaults.")
+_lists("papers", "List the papers and their budgets.")
+_lists("tables", "List the tables of all papers.")
+_lists("runs", "List the planned and the ad hoc runs, and how they ended.")
+
+
+@show.command("table")
+def show_table(paper: Annotated[str, typer.Argument()], table: Annotated[str, typer.Argument()]) -> None:
+    """Print one table straight from the records, published beside reproduced."""
+    from fedrepro import tables
+
+    console().print(tables.show(paper, table))
+
+
+def console() -> Console:
+    """Results go here: standard output, wide where it is no terminal, so that nothing is cut."""
+    return _console(stderr=False)
+
+
+def errors() -> Console:
+    """Progress and errors go here: standard error."""
+    return _console(stderr=True)
+
+
+def _console(stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 160
+    return Console(stderr=stderr, width=width, markup=False, highlight=False)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: whatever goes wrong is one line on standard error and an exit code, never a traceback."""
+    try:
+        app(arguments)
+    except FedreproError as error:
+        _fail(str(error) if isinstance(error, Interrupted) else f"error: {error}", error.exit_code)
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        _fail(f"internal error: {reason}; run it again with {TRACEBACK}=1 for the details", 1)
+
+
+def _fail(line: str, code: int) -> None:
+    print(line, file=sys.stderr)
+    sys.exit(code)
