@@ -85,7 +85,7 @@ def train(
 @app.command()
 def pilot(
     paper: Annotated[str, typer.Option(help="A paper: `fedrepro show papers` lists them.")],
-    run: Annotated[str, typer.Option(help="A planned run whose spec has `threshold = \"pilot\"`.")],
+    run: Annotated[str, typer.Option(help='A planned run whose spec has `threshold = "pilot"`.')],
     device: Device = "auto",
 ) -> None:
     """Find the stopping threshold of a planned run, on a seed that no table reports.
@@ -101,7 +101,9 @@ def pilot(
 
 
 @app.command()
-def plan(check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False) -> None:
+def plan(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False,
+) -> None:
     """Write the generated files, dvc.yaml and runs.json, from papers/*/paper.toml and params.yaml."""
     from fedrepro import plan
 
@@ -231,7 +233,10 @@ _lists("runs", "List the planned and the ad hoc runs, and how they ended.")
 
 
 @show.command("table")
-def show_table(paper: Annotated[str, typer.Argument()], table: Annotated[str, typer.Argument()]) -> None:
+def show_table(
+    paper: Annotated[str, typer.Argument(help="A paper: `fedrepro show papers` lists them.")],
+    table: Annotated[str, typer.Argument(help="A table of it: `fedrepro show tables` lists them.")],
+) -> None:
     """Print one table straight from the records, published beside reproduced."""
     from fedrepro import tables
 

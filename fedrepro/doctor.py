@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -67,23 +67,19 @@ def enforce(findings: list[Finding]) -> None:
 
 
 def environment() -> Findings:
-    """Python, and the packages that fedrepro needs, against the lock where there is one."""
-    own, locked = f"{sys.version_info.major}.{sys.version_info.minor}", _locked()
-    if sys.version_info < (3, 11):
-        yield Finding("python", "wrong", f"{own}: fedrepro needs 3.11 or newer")
-    else:
-        yield Finding("python", "fine", own)
-    before = 0
+    """The packages that fedrepro needs, against the lock where there is one. (An older Python cannot install it.)"""
+    yield Finding("python", "fine", platform.python_version())
+    locked, count = _locked(), 0
     for name in _required():
         found, wanted = _version(name), locked.get(name)
         if found is None:
-            yield Finding(name, "wrong", f"not installed: install it with `pip install {name}=={wanted or '*'}`")
+            yield Finding(name, "wrong", f"not installed: install it, with `make setup` or `pip install {name}`")
         elif wanted not in (None, found):
             yield Finding(name, "note", f"{found} where the lock has {wanted}: results may differ in the last digits")
         else:
-            before += 1
+            count += 1
     against = f"as in {LOCK}" if locked else f"there is no {LOCK} here to compare with"
-    yield Finding("packages", "fine", f"{before} installed, {against}")
+    yield Finding("packages", "fine", f"{count} installed, {against}")
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "none, so the CPU is used"
     yield Finding("device", "fine", f"{torch.get_num_threads()} CPU threads; CUDA: {name}")
 

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fedrepro.results import Result
-from fedrepro.schema import FIXED, Table
+from fedrepro.schema import FIXED, Table, matches
 
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
 STYLES = {"within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim"}
@@ -74,7 +74,7 @@ def sheet(table: Table, results: list[Result]) -> Sheet:
     columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
     drawn = Sheet(table.title, _legend(results[0], stops), columns)
     for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
-        drawn.rows.append(_row(drawn, list(row), keys, stops))
+        drawn.rows.append(_row(drawn, table, list(row), keys, stops))
     return drawn
 
 
@@ -131,9 +131,12 @@ def terminal(sheet: Sheet) -> Group:
     return Group(drawn, Text("\n".join([*sheet.legend, *notes]), style="dim"))
 
 
-def _row(drawn: Sheet, results: list[Result], keys: list[str], stops: bool) -> list[Entry]:
+def _row(drawn: Sheet, table: Table, results: list[Result], keys: list[str], stops: bool) -> list[Entry]:
     """One method under one setting; all its metrics come from the same run."""
-    row = [Entry(results[0].cell.facts.get(key, "–")) for key in keys]
+    facts = results[0].cell.facts
+    *settings, method = (facts.get(key, "–") for key in keys)
+    readings = drawn.note(*(f"{remark.reason}." for remark in table.readings if matches(remark.when, facts)))
+    row = [*map(Entry, settings), Entry(method, notes=readings)]
     for result in results:
         row.append(Entry(str(result.published), notes=drawn.note(_on_print(result))))
         row.append(Entry(str(result), result.status, drawn.note(_remark(result))))

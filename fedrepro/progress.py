@@ -57,8 +57,8 @@ class Pace:
 class Facts:
     """A training at a glance.
 
-    `running`, `ended`: seeds. `accuracy`: the latest on the training data, a mean over the seeds that run. `left`: as in
-    `Pace`.
+    `running`, `ended`: numbers of seeds. `accuracy`: the latest on the training data, mean over the seeds that run.
+    `left`: seconds, see `Pace.left`.
     """
 
     round: int

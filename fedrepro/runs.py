@@ -82,8 +82,8 @@ def execute(
 
     Seeds of an earlier record are kept if its configuration, code and data are the same; those of an ad hoc run stay in
     it even if they are not asked for again. An interrupted run goes on from its last checkpoint; one is written every
-    `every` seconds. `watch` sees the training after each round, `say`
-    gets lines for the user. Raises UsageError for what cannot be run, Interrupted after SIGINT or SIGTERM.
+    `every` seconds. `watch` sees the training after each round, `say` gets lines for the user. Raises UsageError for
+    what cannot be run, Interrupted after SIGINT or SIGTERM.
     """
     chosen = resolve(device)
     identity = identify(config)
@@ -244,7 +244,7 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove all checkpoints."""
         # Proofs first: tensors without one are no checkpoint.
-        for path in [*self._proofs(), *self.folder.glob("round-*.safetensors"), *self.folder.glob(".round-*")]:
+        for path in [*self.proofs(), *self.folder.glob("round-*.safetensors"), *self.folder.glob(".round-*")]:
             path.unlink()
         with contextlib.suppress(OSError):
             self.folder.rmdir()

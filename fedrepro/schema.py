@@ -44,20 +44,24 @@ class Tolerance(Strict):
 
 
 class Remark(Strict):
-    """A reason for the cells that `when` selects: why they deviate, or why they were not run."""
+    """A reason for the cells that `when` selects: how they are read, why they deviate, or why they were not run."""
 
     when: When = Field(min_length=1)
     reason: str = Field(min_length=1)
 
 
 class Table(Strict):
-    """One table: blocks of cells, each the product of its axes (first axis slowest), once for every metric."""
+    """One table: blocks of cells, each the product of its axes (first axis slowest), once for every metric.
+
+    `readings` say how we read the paper where it is ambiguous: footnotes of the rows that they are about.
+    """
 
     title: str
     metrics: tuple[str, ...] = Field(min_length=1)
     reduction: str
     tolerance: Tolerance
     cells: tuple[dict[str, tuple[str, ...]], ...]
+    readings: tuple[Remark, ...] = ()
     deviations: tuple[Remark, ...] = ()
     not_run: tuple[Remark, ...] = ()
 
@@ -146,7 +150,7 @@ def _check_tables(spec: Spec, path: Path) -> None:
             if absent := [axis for axis in FIXED if axis not in block]:
                 raise UsageError(f"{where}: a block of cells has no axis {absent[0]!r}.")
         facts = {**spec.axes, "metric": table.metrics, "budget": spec.budgets}
-        for remark in (*table.deviations, *table.not_run):
+        for remark in (*table.readings, *table.deviations, *table.not_run):
             _check_when(remark.when, facts, where)
 
 

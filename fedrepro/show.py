@@ -17,7 +17,7 @@ from fedrepro.spec import load_papers
 METRIC = {"accuracy": (100.0, ".2f"), "loss": (1.0, ".4f")}  # last word of a metric -> scale, format
 
 
-def outcome(record: dict) -> Group:
+def outcome(record: dict) -> Table:
     """How each seed of a record ended, then mean, standard deviation (population) and number for every metric."""
     entries = record["seeds"].values()
     metrics = list(dict.fromkeys(chain.from_iterable(entry["metrics"] for entry in entries)))
@@ -26,13 +26,14 @@ def outcome(record: dict) -> Group:
     drawn = _table(("seed", "status", "rounds", *heads), title=f"{config['method']} on {config['dataset']}")
     for seed, entry in record["seeds"].items():
         values = (_number(metric, entry["metrics"].get(metric)) for metric in metrics)
-        drawn.add_row(seed, Text(entry["status"], style=ENDINGS.get(entry["status"], "")), str(entry["rounds"]), *values)
+        status = Text(entry["status"], style=ENDINGS[entry["status"]])
+        drawn.add_row(seed, status, str(entry["rounds"]), *values)
     drawn.add_section()
     columns = {metric: [entry["metrics"][metric] for entry in entries if entry["metrics"]] for metric in metrics}
-    for name, reduce in (("mean", fmean), ("spread", pstdev)):
+    for name, reduce in (("mean", fmean), ("spread", pstdev)) if metrics else ():
         drawn.add_row(name, "", "", *(_number(metric, reduce(values)) for metric, values in columns.items()))
     drawn.add_row("n", "", "", *(str(len(values)) for values in columns.values()))
-    return Group(drawn)
+    return drawn
 
 
 ENDINGS = {"diverged": "bold red", "cap": "yellow", "stopped": "green", "finished": "green"}
@@ -107,7 +108,8 @@ def measurements(rows: list[dict], goals: list[dict]) -> Group:
     drawn = _table([head.replace("_", " ").replace(" per s", "/s") for head in heads])
     for row in rows:
         drawn.add_row(*("–" if row[head] is None else str(row[head]) for head in heads))
-    lines = (f"{'met' if goal['met'] else 'missed'}: {goal['goal']}, {goal['reached']} of {goal['wanted']}" for goal in goals)
+    verdict = {True: "met", False: "missed"}
+    lines = (f"{verdict[goal['met']]}: {goal['goal']}, {goal['reached']} of {goal['wanted']}" for goal in goals)
     return Group(drawn, *map(Text, lines))
 
 

@@ -72,7 +72,8 @@ def add(left: Tree, right: Tree) -> Tree:
 
 def mean(tree: Tree, weights: Tensor) -> Tree:
     """The weighted sum over the leading axis of every leaf; `weights` [K] sum to one."""
-    return map_tree(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
+    # Not a matrix product, which autocast would round.
+    return map_tree(lambda leaf: (leaf * weights.view(-1, *[1] * (leaf.dim() - 1))).sum(0), tree)
 
 
 def finite(tree: Tree) -> Tensor:

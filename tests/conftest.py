@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedrepro import methods
+from fedrepro import methods, trees
 from fedrepro.config import RunConfig
 from fedrepro.data import Federation
+from fedrepro.methods import games
 from fedrepro.train import Training
 from fedrepro.types import Task
 
@@ -14,6 +15,32 @@ from fedrepro.types import Task
 torch.set_num_threads(1)
 
 SHAPE, CLASSES = (2, 3, 3), 2
+HYPER = {"batch": 4, "hidden": 6, "lr": 0.02}
+
+VARIANTS = [
+    (name, {"order": order} if order else {})
+    for name, row in methods.discover()[0].items()
+    for order in (games.ORDERS if "order" in row.hyper else (None,))
+]
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join([variant[0], *variant[1].values()]))
+def variant(request):
+    """(name, hyper) of every registered method, games in every order of play: a new row is tested by being there."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def same():
+    """same(tree, tree): both have the same leaves, bit for bit (NaN where the other has NaN)."""
+
+    def check(left, right):
+        left, right = dict(trees.leaves(left)), dict(trees.leaves(right))
+        assert left.keys() == right.keys()
+        for name, leaf in left.items():
+            torch.testing.assert_close(leaf, right[name], rtol=0, atol=0, equal_nan=True, msg=lambda m, n=name: n + m)
+
+    return check
 
 
 @pytest.fixture(scope="session")
@@ -38,9 +65,10 @@ def training(toy):
     """training(method, ...) -> a Training at round 0 on toy federations; `method` is a name or a Method."""
 
     def make(method, sizes=(20, 20), seeds=(0,), data=None, **settings):
-        hyper = {"batch": 4, "hidden": 6, "lr": 0.02} | settings.pop("hyper", {})
         name = method if isinstance(method, str) else "made"
-        if name in methods.REGISTRY:
+        hyper = settings.pop("hyper", {})
+        if isinstance(method, str):
+            hyper = {key: value for key, value in HYPER.items() if key in methods.find(name).hyper} | hyper
             method = methods.build(name, Task(SHAPE, CLASSES, tuple(sizes)), hyper)
         config = RunConfig(method=name, dataset="toy", hyper=hyper, seeds=seeds, **({"rounds": 5} | settings))
         data = data or {seed: toy(seed, sizes) for seed in seeds}

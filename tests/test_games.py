@@ -33,9 +33,11 @@ def tiny_networks(monkeypatch):
 
 
 def make(name, n, **hyper):
-    """The method on n clients and its initial state; the "stream" of client k is k."""
-    defaults = {"lr": LR, "batch": 1, "eps": 0.0}
-    hyper = defaults | ({"phi_lr": PHI_LR} if name.startswith("v-") else {}) | hyper
+    """The method on n clients and its initial state; the "stream" of client k is k. Smooth is worked by Eq. 4."""
+    defaults = {"lr": LR, "batch": 1, "eps": 1e-30}
+    defaults |= {"phi_lr": PHI_LR} if name.startswith("v-") else {}
+    defaults |= {"response": "literal"} if "smooth" in name else {}
+    hyper = defaults | hyper
     method = methods.build(name, Task((1,), 2, SIZES[:n]), hyper)
     return method, method.init(lambda client, purpose: client, SIZES[:n])
 
@@ -319,6 +321,19 @@ def test_nine_rounds_of_three_clients(order, name, hyper):
     for (w, p), (right_w, right_p) in zip(got, reference(batches, turns, name[0] == "v", **arguments), strict=True):
         np.testing.assert_allclose(w, right_w, atol=4 * ATOL)
         assert p is None or p == pytest.approx(right_p, rel=1e-6)
+
+
+@pytest.mark.parametrize("order", games.ORDERS)
+def test_smooth_with_a_buffer_of_one_is_plain_f_irm(order):
+    # The one entry is the opponent's last play, so its present predictor: equal bit for bit.
+    (plain, a), (smooth, b) = (
+        make(name, 3, order=order, **hyper)
+        for name, hyper in (("f-irm", {}), ("f-fl-smooth", {"capacity": 1, "response": "buffer_only"}))
+    )
+    for t in range(4):
+        a, b = play_round(plain, a, t), play_round(smooth, b, t)
+        assert (predictors(a) == predictors(b)).all()
+    assert (predictors(a) != W).all()
 
 
 def test_the_ensemble_is_the_mean_of_logits():

@@ -286,7 +286,7 @@ def test_the_readme_lists_the_commands_that_exist():
 
     rows = set(re.findall(r"^\| `fedrepro ([a-z]+)` \|", README, re.M))
     assert rows == set(typer.main.get_command(app).commands)
-    assert set(re.findall(r"fedrepro ([a-z]+)\b", README.replace("fedrepro.", ""))) <= rows
+    assert set(re.findall(r"(?<!from )fedrepro ([a-z]+)\b", README.replace("fedrepro.", ""))) <= rows
 
 
 def test_the_readme_shows_the_table_that_is_committed():

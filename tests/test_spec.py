@@ -35,7 +35,8 @@ def test_flgames_table1_has_ten_runs_for_twenty_cells():
     }
     assert {draft.config.seeds for draft in drafts.values()} == {(0, 1, 2, 3, 4)}
     fast = drafts["colored-mnist-v-fl-smooth-fast-parallel"]
-    assert fast.config.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, "capacity": 5, "order": "parallel"}
+    smooth = {"capacity": 5, "response": "buffer_only"}
+    assert fast.config.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, **smooth, "order": "parallel"}
     assert (fast.config.rounds, fast.pilot.warm_start) == (2925, 117)
     assert fast.pilot.warm_start < fast.pilot.rounds < 2925  # a Fast pilot is cut short
     assert drafts["colored-mnist-fedsgd"].pilot is None

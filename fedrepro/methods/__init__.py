@@ -1,6 +1,7 @@
 """The registry of methods: a name, the builder of its `Method`, and what an ad hoc run of it does by default.
 
-A package adds a method by an entry point of the group `fedrepro.methods` whose value is a `Row`.
+A package adds a method by an entry point of the group `fedrepro.methods`: a builder, or a `Row`
+that has defaults for it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ REGISTRY: dict[str, Row] = {
 
 # What these hyper-parameters mean in every method leaves no other values.
 LIMITS = dict.fromkeys(("batch", "hidden", "steps", "epochs", "capacity"), Field(ge=1))
-LIMITS |= dict.fromkeys(("lr", "phi_lr", "eps"), Field(gt=0))
+LIMITS |= dict.fromkeys(("lr", "phi_lr"), Field(gt=0)) | {"eps": Field(ge=0)}
 
 
 @cache
@@ -72,16 +73,16 @@ def discover() -> tuple[dict[str, Row], dict[str, str]]:
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         origin = f"{point.value} of {point.dist.name}" if point.dist else point.value
         try:
-            row = point.load()
+            found = point.load()
         except Exception as error:  # a plugin may fail in any way, and must stop nothing
             faults[point.name] = f"{origin} cannot be loaded: {type(error).__name__}: {error}"
             continue
-        if not isinstance(row, Row):
-            faults[point.name] = f"{origin} is a {type(row).__name__}, not a fedrepro.methods.Row"
-        elif point.name in rows:
+        if point.name in rows:
             faults[point.name] = f"{origin} is left out: the name is taken"
+        elif isinstance(found, Row) or callable(found):
+            rows[point.name] = found if isinstance(found, Row) else Row(found)
         else:
-            rows[point.name] = row
+            faults[point.name] = f"{origin} is a {type(found).__name__}, not a builder of a method"
     return rows, faults
 
 

@@ -70,7 +70,7 @@ def f_fl_smooth(
     steps: int = 1,
     eps: float = 1e-7,
     capacity: int = 5,
-    response: str = "literal",
+    response: str = "buffer_only",
 ) -> Method:
     """F-FL Games (Smooth): F-IRM whose clients answer a buffer of their opponents' past predictors too."""
     past = {"capacity": capacity, "response": response}
@@ -103,7 +103,7 @@ def v_fl_smooth_fast(
     steps: int = 1,
     eps: float = 1e-7,
     capacity: int = 5,
-    response: str = "literal",
+    response: str = "buffer_only",
 ) -> Method:
     """V-FL Games (Smooth + Fast): V-IRM with buffers, phi stepping along the gradient over all data."""
     past = {"capacity": capacity, "response": response, "fast": True}
@@ -121,7 +121,7 @@ def play(
     eps: float,
     phi_lr: float | None = None,
     capacity: int = 0,
-    response: str = "literal",
+    response: str = "buffer_only",
     fast: bool = False,
 ) -> Method:
     """The game on a task. `phi_lr` set learns phi (V); `capacity` > 0 keeps buffers (Smooth); `fast` is Fast."""
@@ -164,11 +164,11 @@ ORDERS: dict[str, Callable[[Turn], tuple[Turn, ...]]] = {
     "parallel": lambda clients: (clients,),
 }
 
-# How the client answers the sum of its opponents now and in the mean of their past. "literal" is Eq. 4 as printed
-# (weights sum to (2n-1)/n), "buffer_only" its prose, "mixed" the mean of both.
+# How a client answers the sum of its opponents now and in the mean of their past: the prose of section 4.2, Eq. 4 as
+# printed (weights sum to (2n-1)/n; it diverges, see docs/protocol-flgames-2022.md), and the mean of both.
 RESPONSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "literal": torch.add,
     "buffer_only": lambda now, past: past,
+    "literal": torch.add,
     "mixed": lambda now, past: (now + past) / 2,
 }
 

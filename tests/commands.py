@@ -1,0 +1,109 @@
+"""The command line for tests: in this process where that is enough, in one of its own where signals are involved."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrepro import cli
+
+SMALL = ("--dataset", "digits", "--set", "batch=64", "--set", "hidden=16", "--set", "rounds=6")
+
+# A paper of two runs that train in a second; the second one needs a pilot.
+PAPER, PLAIN, GAME = "tiny-2024", "digits-fedsgd", "digits-f-irm-parallel"
+SPEC = """
+title = "Tiny"
+
+[defaults]
+rounds = 6
+seeds = [0, 1]
+hyper = { batch = 64, hidden = 16 }
+pilot = { seed = 1000, rounds = 8, quantiles = [0.1, 0.9], fraction = 0.25 }
+
+[axes.dataset.Digits]
+dataset = "digits"
+
+[axes.method.FedSGD]
+method = "fedsgd"
+
+[axes.method.F-IRM]
+method = "f-irm"
+stop = { threshold = "pilot", warm_start = 2 }
+
+[axes.type.none]
+run = ""
+
+[axes.type.parallel]
+hyper = { order = "parallel" }
+
+[budgets.paper]
+label = "paper"
+
+[budgets.smoke]
+label = "smoke"
+compare = false
+
+[[budgets.smoke.rules]]
+settings = { rounds = 2, seeds = [0], stop = { threshold = 0.6 } }
+
+[tables.t1]
+title = "Table 1"
+metrics = ["test_accuracy"]
+reduction = "final"
+tolerance = { spreads = 2, points = 100, reason = "digits are few" }
+cells = [
+    { dataset = ["Digits"], type = ["none"], method = ["FedSGD"] },
+    { dataset = ["Digits"], type = ["parallel"], method = ["F-IRM"] },
+]
+"""
+PUBLISHED = """\
+paper,table,dataset,variant,method,metric,mean,std,unit,note
+tiny-2024,t1,Digits,type=none,FedSGD,test_accuracy,20.5,1,percent,
+tiny-2024,t1,Digits,type=parallel,F-IRM,test_accuracy,30,1,percent,
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command's outcome."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def fault(self) -> str:
+        """The last line on standard error, where what went wrong is said."""
+        return self.err.splitlines()[-1] if self.err else ""
+
+
+def fedrepro(*arguments: str | Path) -> Done:
+    """Run a command in this process, as the console script would."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            cli.main(list(map(str, arguments)))
+        except SystemExit as exit:
+            code = exit.code
+    return Done(code or 0, out.getvalue(), err.getvalue())
+
+
+def start(*arguments: str, **options) -> subprocess.Popen:
+    """Start a command as a process of its own; its progress comes through `stderr`."""
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", "from fedrepro.cli import main; main()", *arguments]
+    return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def paper(root: Path, spec: str = SPEC) -> None:
+    """Write the tiny paper, without its pilot and the generated files."""
+    folder = root / "papers" / PAPER
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "paper.toml").write_text(spec)
+    (folder / "published.csv").write_text(PUBLISHED)
+    (root / "params.yaml").write_text(f"{PAPER}:\n  budget: paper\n")

@@ -1,0 +1,401 @@
+"""The commands: each has help, does its one thing, and says what it did; and what `train` makes of its options."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import commands
+import pytest
+import typer
+from commands import GAME, PAPER, PLAIN, SMALL, fedrepro
+
+from fedrepro import bench, cli, settings
+from fedrepro.errors import FedreproError, UsageError
+from fedrepro.settings import Request
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A folder in which the tiny paper went through the whole pipeline; {command: outcome}."""
+    root = tmp_path_factory.mktemp("project")
+    commands.paper(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        steps = {
+            "pilot": ("pilot", "--paper", PAPER, "--run", GAME),
+            "plan": ("plan",),
+            "fetch": ("data", "fetch", "digits"),
+            PLAIN: ("train", "--paper", PAPER, "--run", PLAIN),
+            GAME: ("train", "--paper", PAPER, "--run", GAME),
+            "evaluate": ("evaluate",),
+            "report": ("report",),
+            "check": ("check",),
+        }
+        done = {name: fedrepro(*step) for name, step in steps.items()}
+    assert {name: (each.code, each.fault) for name, each in done.items() if each.code} == {}
+    return root, done
+
+
+@pytest.fixture
+def inside(project, monkeypatch):
+    monkeypatch.chdir(project[0])
+    return project[1]
+
+
+# Help and start
+
+
+def leaves(command=None, path=()):
+    """Every command with the words that call it."""
+    command = command or typer.main.get_command(cli.app)
+    if not hasattr(command, "commands"):
+        return [(path, command)]
+    return [leaf for name, each in command.commands.items() for leaf in leaves(each, (*path, name))]
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), leaves(), ids=lambda value: " ".join(value) if value.__class__ is tuple else ""
+)
+def test_every_command_and_option_has_help(path, command):
+    assert command.help
+    assert [each.name for each in command.params if not getattr(each, "help", None)] == []
+    done = fedrepro(*path, "--help")
+    assert done.code == 0
+    assert f"fedrepro {' '.join(path)}" in done.out or path[-1] in done.out
+
+
+def test_the_commands_are_those_of_the_design():
+    assert {path for path, _ in leaves()} == {
+        *((name,) for name in ("train", "pilot", "plan", "evaluate", "report", "check", "bench", "doctor")),
+        *(("data", name) for name in ("list", "fetch", "verify", "show")),
+        *(("show", name) for name in ("methods", "datasets", "papers", "tables", "runs", "table")),
+    }
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"], ["show", "papers"]])
+def test_what_needs_no_torch_does_not_wait_for_it(folder, arguments):
+    code = (
+        f"import sys; from fedrepro.cli import main\ntry: main({arguments})\nfinally: assert 'torch' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_version():
+    assert fedrepro("--version").out == f"fedrepro {cli.__version__}\n"
+
+
+def test_nothing_to_do_is_help():
+    assert "Usage" in fedrepro().out + fedrepro().err
+
+
+# train
+
+
+def test_train_says_how_it_ended_and_where_the_record_is(folder):
+    done = fedrepro("train", "--method", "f-irm", *SMALL, "--seeds", "0,1")
+    assert done.code == 0
+    (record,) = Path("runs/adhoc").glob("f-irm-*/record.json")
+    assert done.out.splitlines()[-1] == f"record: {record}"
+    content = json.loads(record.read_text())
+    assert (content["budget"], content["run"], list(content["seeds"])) == ("ad hoc", None, ["0", "1"])
+    assert record.parent.name == f"f-irm-{content['digest'][:8]}"
+    rows = [[part.strip() for part in line.split("│")[1:-1]] for line in done.out.splitlines() if "│" in line]
+    assert [row[0] for row in rows] == ["0", "1", "mean", "spread", "n"]
+    assert rows[0][1:4] == ["cap", "6", f"{100 * content['seeds']['0']['metrics']['train_accuracy']:.2f}"]
+    assert rows[-1][3:] == ["2", "2", "2", "2"]
+    assert "train accuracy %" in done.out
+    assert done.err.splitlines()[0] == "training f-irm on digits, seeds 0, 1"
+    assert "round 6/6, 0 running, 2 ended, train accuracy" in done.fault
+
+
+def test_another_seed_trains_that_seed_only_and_loses_none(folder):
+    command = ("train", "--method", "fedsgd", *SMALL, "--seeds")
+    fedrepro(*command, "0")
+    (record,) = Path("runs/adhoc").glob("*/record.json")
+    before = json.loads(record.read_text())
+    done = fedrepro(*command, "1")
+    assert "kept from the earlier record: seeds 0" in done.err
+    after = json.loads(record.read_text())
+    assert after["seeds"]["0"] == before["seeds"]["0"]
+    assert (list(after["seeds"]), after["config"]["seeds"]) == (["0", "1"], [0, 1])
+
+
+def test_out_is_where_the_record_goes_and_other_settings_do_not_replace_it(folder):
+    fedrepro("train", "--method", "fedsgd", *SMALL, "--out", "here")
+    before = Path("here/record.json").read_bytes()
+    done = fedrepro("train", "--method", "fedsgd", *SMALL, "--set", "lr=0.1", "--out", "here")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: here holds the record of a run with other settings: choose another --out.\n"
+    assert Path("here/record.json").read_bytes() == before
+
+
+def test_a_method_alone_has_sensible_defaults():
+    config, place = settings.resolve(Request(method="f-irm"))
+    assert (config.dataset, config.rounds, config.seeds) == ("colored-mnist", 1000, (0,))
+    assert config.stop.threshold == 0.6
+    assert place.folder == Path(f"runs/adhoc/f-irm-{config.digest()[:8]}")
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "value"),
+    [
+        ("rounds=7", ("rounds",), 7),
+        ("lr=0.1", ("hyper", "lr"), 0.1),
+        ("lr=1e-3", ("hyper", "lr"), 0.001),
+        ("order=sequential", ("hyper", "order"), "sequential"),
+        ('order="sequential"', ("hyper", "order"), "sequential"),
+        ("hyper.batch=3", ("hyper", "batch"), 3),
+        ("n=3", ("data", "n"), 3),
+        ("data.p=[0.1, 0.2]", ("data", "p"), [0.1, 0.2]),
+        ("binarise=false", ("data", "binarise"), False),
+        ("stop.threshold=0.7", ("stop", "threshold"), 0.7),
+        ("stop.threshold=0.7", ("stop", "warm_start"), 100),
+        ("stop=none", ("stop",), None),
+        ("stop=null", ("stop",), None),
+        ("watch.test_every=3", ("watch", "test_every"), 3),
+    ],
+)
+def test_set(text, where, value):
+    found = settings.resolve(Request(method="f-irm", sets=(text,)))[0].model_dump(mode="json")
+    for key in where:
+        found = found[key]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_later_settings_win():
+    assert settings.resolve(Request(method="f-irm", sets=("rounds=7", "rounds=8")))[0].rounds == 8
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("0", [0]), ("0,1,2", [0, 1, 2]), ("7,3", [7, 3])])
+def test_seeds(text, wanted):
+    assert settings.seeds(text) == wanted
+
+
+# Planned runs
+
+
+def test_a_planned_run_is_exactly_what_the_plan_says(inside):
+    record = json.loads(Path("runs", PAPER, GAME, "record.json").read_text())
+    assert (record["paper"], record["run"], record["budget"]) == (PAPER, GAME, "paper")
+    assert record["config"] == json.loads(Path("papers", PAPER, "runs.json").read_text())[GAME]["config"]
+    assert inside[GAME].out.splitlines()[-1] == f"record: runs/{PAPER}/{GAME}/record.json"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [{}, {"seeds": "0,1"}, {"method": "f-irm"}, {"dataset": "digits"}, {"budget": "paper"}, {"sets": ("rounds=6",)}],
+)
+def test_what_changes_nothing_leaves_a_run_planned(inside, same):
+    _, place = settings.resolve(Request(paper=PAPER, run=GAME, **same))
+    assert (place.folder, place.run) == (Path("runs", PAPER, GAME), GAME)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"seeds": "0,1,2"}, {"seeds": (0, 1, 2)}),
+        ({"sets": ("rounds=7",)}, {"rounds": 7}),
+        ({"budget": "smoke"}, {"rounds": 2, "seeds": (0,)}),
+        ({"precision": "bf16"}, {"precision": "bf16"}),
+        ({"dataset": "colored-mnist"}, {"dataset": "colored-mnist"}),
+        ({"out": Path("elsewhere")}, {}),
+    ],
+)
+def test_a_change_makes_a_planned_run_ad_hoc(inside, change, expected):
+    config, place = settings.resolve(Request(paper=PAPER, run=GAME, **change))
+    assert (place.run, place.budget) == (None, None)
+    assert place.folder == change.get("out", Path("runs/adhoc", f"f-irm-{config.digest()[:8]}"))
+    assert config.hyper["order"] == "parallel"
+    for key, value in expected.items():
+        assert getattr(config, key) == value
+
+
+def test_a_planned_run_whose_spec_has_changed_is_not_trained(folder):
+    commands.paper(folder, commands.SPEC.replace('"pilot", warm', "0.6, warm"))
+    assert fedrepro("plan").code == 0
+    commands.paper(folder, commands.SPEC.replace('"pilot", warm', "0.7, warm"))
+    with pytest.raises(FedreproError, match=r"runs.json is stale for run 'digits-f-irm-parallel': run `fedrepro plan`"):
+        settings.resolve(Request(paper=PAPER, run=GAME))
+    assert settings.resolve(Request(paper=PAPER, run=PLAIN))[1].run == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(), "nothing to train: name a --method"),
+        (Request(paper=PAPER), "--paper and --run go together"),
+        (Request(run=GAME, method="f-irm"), "--paper and --run go together"),
+        (Request(method="f-irm", budget="smoke"), "it needs --paper and --run"),
+        (Request(paper="tiny-2023", run=GAME), "unknown paper 'tiny-2023': did you mean 'tiny-2024'"),
+        (Request(paper=PAPER, run="digits-fed"), "unknown run of tiny-2024 'digits-fed': did you mean 'digits-fedsgd'"),
+        (Request(paper=PAPER, run=GAME, budget="smok"), "unknown budget of tiny-2024 'smok': did you mean 'smoke'"),
+    ],
+)
+def test_requests_that_name_nothing(inside, request_, message):
+    with pytest.raises(UsageError, match=message):
+        settings.resolve(request_)
+
+
+# The other commands
+
+
+def test_the_pilot_says_what_it_found_and_enters_it(inside):
+    found = json.loads(Path("papers", PAPER, "pilots.json").read_text())[GAME]
+    assert (
+        inside["pilot"].out
+        == f"{GAME}: threshold {found['threshold']}, between lo {found['lo']} and hi {found['hi']}\n"
+    )
+
+
+def test_plan_tells_what_it_wrote_and_then_that_all_is_well(inside):
+    wrote = ("dvc.yaml", f"papers/{PAPER}/runs.json", f"papers/{PAPER}/dvc.yaml")
+    assert inside["plan"].out.splitlines() == [f"wrote {path}" for path in wrote]
+    assert fedrepro("plan").out == "all generated files are up to date\n"
+    assert (fedrepro("plan", "--check").code, fedrepro("plan", "--check").out) == (0, "")
+
+
+def test_evaluate_all_or_one(inside):
+    for arguments in ([], ["--paper", PAPER], ["--paper", PAPER, "--table", "t1"]):
+        assert fedrepro("evaluate", *arguments).out == f"wrote reports/metrics/{PAPER}/t1.csv\n"
+    assert fedrepro("evaluate", "--paper", PAPER, "--table", "t2").fault == (
+        "error: unknown table of tiny-2024 't2': did you mean 't1'?"
+    )
+    assert fedrepro("evaluate", "--table", "t1").code == 2
+
+
+def test_report_names_its_files(inside):
+    assert inside["report"].out.splitlines() == [
+        f"wrote reports/tables/{PAPER}/t1.{kind}" for kind in ("csv", "md", "tex")
+    ]
+
+
+def test_check_prints_its_verdict(inside):
+    assert inside["check"].out == "2 cells: 2 within\n"
+    assert json.loads(fedrepro("check", "--json").out) == json.loads(Path("reports/check.json").read_text())
+
+
+def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatch):
+    commands.paper(tmp_path, commands.SPEC.replace("points = 100", "points = 0").replace("spreads = 2", "spreads = 0"))
+    for name in ("runs", "reports", f"papers/{PAPER}/pilots.json"):
+        (tmp_path / name).symlink_to(project[0] / name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").unlink()
+    fedrepro("evaluate")
+    fedrepro("report")
+    done = fedrepro("check")
+    assert done.code == 3
+    assert "2 outside" in done.out
+    assert done.fault.startswith("error: tiny-2024, t1, Digits, type=none, FedSGD, test_accuracy: reproduced ")
+
+
+def test_show_table(inside):
+    done = fedrepro("show", "table", PAPER, "t1")
+    assert "FedSGD" in done.out
+    assert "20.5 ± 1" in done.out
+    assert fedrepro("show", "table", PAPER, "t3").code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("methods", ["f-irm", "colored-mnist", "capacity=5"]),
+        ("datasets", ["digits", "embedded", "label_noise=0.25"]),
+        ("papers", [PAPER, "paper, smoke", "Tiny"]),
+        ("tables", ["t1", "Table 1"]),
+        ("runs", [PLAIN, GAME, "2 finished (paper)"]),
+    ],
+)
+def test_show_lists(inside, name, words):
+    done = fedrepro("show", name)
+    assert done.code == 0
+    for word in words:
+        assert word in done.out
+
+
+def test_show_runs_has_ad_hoc_ones_and_damaged_records(folder):
+    fedrepro("train", "--method", "fedsgd", *SMALL, "--out", "runs/adhoc/mine")
+    assert "mine" in fedrepro("show", "runs").out
+    assert "1 finished (ad hoc)" in fedrepro("show", "runs").out
+    Path("runs/adhoc/mine/record.json").write_text("{")
+    assert "damaged" in fedrepro("show", "runs").out
+
+
+def test_show_methods_has_the_plugins_that_were_left_out(monkeypatch):
+    from fedrepro import methods
+
+    monkeypatch.setattr(methods, "discover", lambda: (methods.REGISTRY, {"mine": "it cannot be loaded"}))
+    assert "mine: it cannot be loaded" in fedrepro("show", "methods").out
+
+
+def test_data_commands(folder):
+    assert "missing" in fedrepro("data", "list").out
+    assert fedrepro("data", "fetch", "digits").out == "digits: 1,500 train, 297 test images, checksums right\n"
+    assert Path("data/manifests/digits.json").exists()
+    assert fedrepro("data", "verify", "digits").out == "digits: 1,500 train, 297 test images, checksums right\n"
+    Path("data/manifests/digits.json").write_text("{}")
+    assert fedrepro("data", "verify", "digits").code == 2
+
+
+def test_data_show_draws_a_sheet(folder):
+    assert fedrepro("data", "show", "digits").out == "wrote build/digits.png\n"
+    done = fedrepro("data", "show", "digits", "--out", "other.png", "--set", "n=1", "--set", "p=[0.3]", "--seed", "4")
+    assert done.out == "wrote other.png\n"
+    assert Path("other.png").read_bytes()[:4] == b"\x89PNG" == Path("build/digits.png").read_bytes()[:4]
+    assert fedrepro("data", "show", "digits", "--set", "m=1").fault == (
+        "error: unknown setting 'data.m': did you mean 'data.p'?"
+    )
+
+
+def test_bench_prints_rows_and_goals(monkeypatch):
+    tiny = bench.Workload(batch=3, hidden=5, shape=(4,), rows=30, checked=12, square=8)
+    rows = bench.run(tiny, seeds=2, rounds=2, repeats=3, device="cpu")
+    asked = {}
+    monkeypatch.setattr(bench, "run", lambda **how: asked.update(how) or rows)
+    done = fedrepro("bench", "--seeds", "2", "--quick")
+    assert asked == {"seeds": 2, "device": "auto", "quick": True}
+    assert "against plain" in done.out
+    assert "one seed: times as fast as the plain loop" in done.out
+    assert json.loads(fedrepro("bench", "--json").out) == {"rows": rows, "goals": bench.goals(rows)}
+
+
+# The end of every command
+
+
+def test_what_is_unexpected_is_one_line(monkeypatch):
+    from fedrepro import show
+
+    monkeypatch.setattr(show, "papers", lambda: 1 / 0)
+    done = fedrepro("show", "papers")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        "internal error: ZeroDivisionError: division by zero; run it again with FEDREPRO_TRACEBACK=1 for the details\n"
+    )
+    monkeypatch.setenv("FEDREPRO_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        fedrepro("show", "papers")
+
+
+def test_an_interrupt_anywhere_is_exit_code_130(monkeypatch):
+    from fedrepro import show
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(show, "papers", interrupted)
+    assert fedrepro("show", "papers").code == 130
+
+
+def test_a_reader_that_leaves_is_no_error(folder):
+    with commands.start("show", "methods") as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""

@@ -1,0 +1,123 @@
+"""The modes of lift against a plain loop, and against each other for every method."""
+
+import pytest
+import torch
+
+from fedrepro import lift, trees
+from fedrepro.lift import modes, over_clients, over_seeds
+from fedrepro.types import Batch
+
+MODES = ("vmap", 2, "loop")
+SIZES, SEEDS = (20, 20, 20), (0, 1, 2)
+
+
+def affine(w, x):
+    """One client: a tree and a tuple come back, as from a training."""
+    return {"y": w["m"] @ x + w["b"]}, (x * 2).sum()
+
+
+def rows(count):
+    generator = torch.Generator().manual_seed(0)
+    w = {"m": torch.randn(count, 3, 4, generator=generator), "b": torch.randn(count, 3, generator=generator)}
+    return w, torch.randn(count, 4, generator=generator)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("count", [1, 3])
+def test_clients_are_the_plain_loop(mode, count):
+    w, x = rows(count)
+    with modes(clients=mode):
+        shown, total = over_clients(affine)(w, x)
+        shared, _ = over_clients(affine, (0, None))(w, x[0])
+    assert total.shape == (count,)
+    for k in range(count):
+        torch.testing.assert_close(shown["y"][k], w["m"][k] @ x[k] + w["b"][k])
+        torch.testing.assert_close(total[k], (x[k] * 2).sum())
+        torch.testing.assert_close(shared["y"][k], w["m"][k] @ x[0] + w["b"][k])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_seeds_are_the_plain_loop(mode):
+    batches, states = [], []
+    for seed in range(3):
+        x = torch.full((2, 1, 4, 1), float(seed + 1))
+        batches.append(Batch(torch.arange(2), x, torch.zeros(2, 1, 4), torch.ones(2, 1, 4, dtype=torch.bool)))
+        states.append({"w": torch.tensor([1.0, 10.0]) * (seed + 1)})
+
+    def step(state, batch):
+        per_client = over_clients(lambda w, x: w * x.sum())(state["w"], batch.x)
+        return {"w": per_client}, {"seen": per_client.sum()}
+
+    with modes(seeds=mode):
+        new, shown = over_seeds(step)(trees.stack(states), batches)
+    assert new["w"].tolist() == [[4, 40], [16, 160], [36, 360]]  # 4 rows of s, times w s
+    assert shown["seen"].tolist() == [44, 176, 396]
+
+
+def calls(run):
+    """How often a lifted function is entered: once where its rows are batched."""
+    entered = []
+    run(lambda *args: entered.append(1) or args[0])
+    return len(entered)
+
+
+@pytest.mark.parametrize(("mode", "entered"), [("vmap", 1), (2, 2), ("loop", 3)])
+def test_the_mode_decides_how_often_the_function_is_entered(mode, entered):
+    with modes(clients=mode):
+        assert calls(lambda fn: over_clients(fn)(torch.ones(3))) == entered
+
+
+def test_a_single_row_is_not_batched():
+    assert over_clients(lambda x: torch.tensor(x.item()))(torch.ones(1)).tolist() == [1]  # item() fails under vmap
+
+
+@pytest.mark.parametrize(("rows", "entered"), [(4, 1), (5, 3)])
+def test_seeds_are_batched_up_to_a_number_of_rows(monkeypatch, rows, entered):
+    monkeypatch.setattr(lift, "_TOGETHER", 4)
+    live = torch.ones(1, 1, rows, dtype=torch.bool)
+    batches = [Batch(torch.arange(1), live, live, live)] * 3
+    step = lambda fn: over_seeds(lambda state, batch: (fn(state), {}))(torch.ones(3), batches)  # noqa: E731
+    assert calls(step) == entered
+    with modes(seeds="vmap"):
+        assert calls(step) == 1
+
+
+def test_modes_end_with_the_block():
+    with pytest.raises(ZeroDivisionError), modes(clients="loop"):
+        1 / 0  # noqa: B018
+    assert calls(lambda fn: over_clients(fn)(torch.ones(3))) == 1
+    with modes(clients="loop"), modes(seeds=2):
+        assert calls(lambda fn: over_clients(fn)(torch.ones(3))) == 3
+
+
+@pytest.fixture(scope="module")
+def cycles():
+    """The results of one cycle by variant and mode, since each is compared with each."""
+    return {}
+
+
+@pytest.mark.parametrize(("clients", "seeds"), [("vmap", "loop"), (2, "vmap"), ("loop", "vmap"), ("vmap", 2)])
+def test_every_method_is_the_same_in_every_mode(training, toy, variant, cycles, clients, seeds):
+    name, hyper = variant
+    x = toy(9, SIZES).x
+
+    def cycle(clients, seeds):
+        run = training(name, sizes=SIZES, seeds=SEEDS, hyper=hyper, rounds=50)
+        start = run.state
+        with modes(clients=clients, seeds=seeds):
+            for _ in zip(run.method.phases, run, strict=False):
+                pass
+        logits = [run.method.predict(trees.one(run.state, row), x) for row in range(len(SEEDS))]
+        return start, run.state, torch.stack(logits)
+
+    key = (name, *hyper.items())
+    if key not in cycles:
+        cycles[key] = cycle("loop", "loop")
+    (start, plain, plain_logits), (_, lifted, logits) = cycles[key], cycle(clients, seeds)
+    # As lift.py states it; here a learning rate is 0.02 (phi's 2.5e-5).
+    torch.testing.assert_close(logits, plain_logits, rtol=0, atol=1e-5)
+    moved = 0.0
+    for (leaf, a), (_, b), (_, c) in zip(*map(trees.leaves, (plain, lifted, start)), strict=True):
+        torch.testing.assert_close(b, a, rtol=0, atol=0.002, msg=lambda m, leaf=leaf: f"{leaf}: {m}")
+        moved = max(moved, (a.double() - c.double()).abs().max().item())
+    assert moved > 0.005  # the cycle did train

@@ -1,0 +1,130 @@
+"""Networks against torch.nn, and their sizes against the papers'."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import grad
+
+from fedrepro import methods, trees
+from fedrepro.nets import cross_entropy, elu, glorot, mlp, pixels
+from fedrepro.types import Task
+
+POINTS = torch.cat(
+    [
+        torch.linspace(-20, 20, 20001),
+        torch.logspace(-30, 2, 500),
+        -torch.logspace(-30, 2, 500),
+        torch.tensor([0.0, -0.0, 1e30, -1e30]),
+    ]
+)
+
+
+def test_elu_is_torchs():
+    torch.testing.assert_close(elu(POINTS), F.elu(POINTS), rtol=1e-7, atol=2e-7)  # two roundings near 1
+    assert elu(torch.tensor([float("nan")])).isnan().all()
+
+
+def test_the_slope_of_elu_is_torchs():
+    x, plain = POINTS.clone().requires_grad_(), POINTS.clone().requires_grad_()
+    weights = torch.linspace(-2, 2, len(POINTS))
+    (elu(x) * weights).sum().backward()
+    (F.elu(plain) * weights).sum().backward()
+    # At 0 the two sides differ by nothing: the slope of ELU is 1 there.
+    torch.testing.assert_close(x.grad, plain.grad, rtol=1e-6, atol=1e-6)
+
+
+def test_elu_under_vmap_and_grad():
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)) * 3
+    loss = lambda act: lambda row: act(row * 1.3).square().sum()  # noqa: E731
+    torch.testing.assert_close(torch.vmap(elu)(x), F.elu(x), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(torch.vmap(grad(loss(elu)))(x), grad(loss(F.elu))(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.vmap(torch.vmap(grad(loss(elu))))(x[None, :, None])[0, :, 0], grad(loss(F.elu))(x),
+                               rtol=1e-5, atol=1e-5)  # fmt: skip
+
+
+def test_elu_changes_nothing_that_it_is_given():
+    x = torch.linspace(-2, 2, 9)
+    before = x.clone()
+    elu(x)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(("fan_in", "fan_out"), [(1568, 390), (390, 2), (3, 5)])
+def test_glorot_fills_its_bounds(fan_in, fan_out):
+    weight = glorot(fan_in, fan_out, torch.Generator().manual_seed(0))
+    bound = math.sqrt(6 / (fan_in + fan_out))
+    assert weight.shape == (fan_out, fan_in)
+    assert weight.abs().max() <= bound
+    # Uniform on [-b, b]: mean 0 and variance b^2/3, here within five standard errors; a normal would go past b.
+    spread = bound / math.sqrt(3 * weight.numel())
+    assert abs(weight.mean()) < 5 * spread
+    assert weight.square().mean() == pytest.approx(bound**2 / 3, rel=5 * math.sqrt(0.8 / weight.numel()))
+
+
+def test_equal_generators_make_equal_networks():
+    net = mlp(6, 5, 2)
+    make = lambda seed: net.init(torch.Generator().manual_seed(seed))  # noqa: E731
+    assert torch.equal(make(1)["fc1"]["weight"], make(1)["fc1"]["weight"])
+    assert not torch.equal(make(1)["fc1"]["weight"], make(2)["fc1"]["weight"])
+    assert all((layer["bias"] == 0).all() for layer in make(1).values())
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_mlp_is_linear_layers_with_elu_between(last):
+    net = mlp(18, 7, 5, 3, last=last)
+    params = net.init(torch.Generator().manual_seed(3))
+    params = trees.map_tree(lambda leaf: leaf + 0.1, params)  # biases that are not zero
+    x = torch.randint(0, 256, (11, 2, 3, 3), dtype=torch.uint8)
+    h = x.flatten(1).double() / 255
+    for i, layer in enumerate(params.values()):
+        h = h @ layer["weight"].double().T + layer["bias"].double()
+        h = F.elu(h) if i < 2 or not last else h
+    torch.testing.assert_close(net.apply(params, x).double(), h, rtol=1e-5, atol=1e-6)
+
+
+def test_pixels():
+    assert pixels(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist() == pytest.approx([0, 0.2, 1])
+    floats = torch.tensor([-1.5, 300.0])
+    assert pixels(floats) is floats
+
+
+def test_cross_entropy_counts_live_rows_only():
+    generator = torch.Generator().manual_seed(5)
+    logits, y = torch.randn(6, 3, generator=generator), torch.tensor([0, 2, 1, 1, 0, 2])
+    live = torch.tensor([True, False, True, True, False, False])
+    torch.testing.assert_close(cross_entropy(logits, y, live), F.cross_entropy(logits[live], y[live]))
+    torch.testing.assert_close(cross_entropy(logits, y, torch.ones(6, dtype=torch.bool)), F.cross_entropy(logits, y))
+
+
+def test_no_live_row_is_no_loss_and_no_gradient():
+    logits, y, live = torch.randn(4, 2), torch.zeros(4, dtype=torch.long), torch.zeros(4, dtype=torch.bool)
+    assert cross_entropy(logits, y, live) == 0
+    assert (grad(cross_entropy)(logits, y, live) == 0).all()
+
+
+def count(tree):
+    return sum(leaf.numel() for _, leaf in trees.leaves(tree))
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes", "fixed", "representation"),
+    [
+        ((2, 28, 28), 2, 765_182, 611_910),
+        ((3, 32, 32), 2, 1_351_742, 1_198_470),
+        ((5, 28, 28), 5, 1_683_635, None),
+        ((10, 28, 28), 10, 3_214_390, None),
+    ],
+)
+def test_the_networks_have_the_papers_sizes(shape, classes, fixed, representation):
+    """protocols-1, section 1.2; the numbers are of one client."""
+    task = Task(shape, classes, (300, 300))
+    streams = lambda client, purpose: torch.Generator().manual_seed(client)  # noqa: E731
+    f, single = (methods.build(name, task, {}).init(streams, task.sizes) for name in ("f-irm", "fedavg"))
+    assert count(f["clients"]["w"]) == 2 * fixed
+    assert count(single["server"]["params"]) == fixed
+    if representation:
+        v = methods.build("v-irm", task, {}).init(streams, task.sizes)
+        assert count(v["server"]["phi"]) == representation
+        assert count(v["clients"]["w"]) == 2 * 305_762

@@ -1,0 +1,399 @@
+"""The trainer's laws: seeds do not see each other, ended seeds stay as they ended, rejected clients as they were."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedrepro import lift, trees
+from fedrepro.config import Stop
+from fedrepro.train import EVALUATION_ROWS, Training, in_parts, score
+
+SEEDS = (3, 5, 8)
+SHOWN = ("status", "rounds", "rejected", "armed", "curve", "metrics")  # of a lane; the rest is tensors and time
+
+
+def shown(lane):
+    return {name: copy.deepcopy(getattr(lane, name)) for name in SHOWN}
+
+
+def playing(run):
+    """Play to the end; returns the last state of each seed while it was running."""
+    last = {}
+    rows = {lane.seed: row for row, lane in enumerate(run.running)}
+    before = Training._leave
+
+    def leave(self, ended, seconds):
+        for seed, row in rows.items():
+            last[seed] = trees.map_tree(torch.clone, trees.one(self.state, row))
+        before(self, ended, seconds)
+        rows.clear()
+        rows.update({lane.seed: row for row, lane in enumerate(self.running)})
+
+    run._leave = leave.__get__(run)
+    for _ in run:
+        pass
+    return last
+
+
+@pytest.fixture
+def made_accuracies(monkeypatch):
+    """made_accuracies({seed: [accuracy after round 1, 2, ...]}): what the watched rows show, of 40 rows."""
+
+    def patch(curves):
+        def logits(self, lane, row):
+            y = lane.watched[1]
+            right = round(curves[lane.seed][self.round - 1] * len(y))
+            answer = torch.where(torch.arange(len(y)) < right, y, 1 - y)
+            return F.one_hot(answer, 2).float()
+
+        monkeypatch.setattr(Training, "_watched_logits", logits)
+
+    return patch
+
+
+# Seeds do not see each other
+
+
+def test_seeds_one_after_another_are_seeds_alone(training, variant, same):
+    name, hyper = variant
+    with lift.modes(seeds="loop"):
+        together = training(name, seeds=SEEDS, hyper=hyper, rounds=12)
+        states = playing(together)
+        for lane in together.lanes:
+            alone = training(name, seeds=(lane.seed,), hyper=hyper, rounds=12)
+            same(playing(alone)[lane.seed], states[lane.seed])
+            assert shown(alone.lanes[0]) == shown(lane)
+
+
+def test_seeds_batched_are_seeds_alone_but_for_rounding(training, variant, toy):
+    name, hyper = variant
+    with lift.modes(seeds="vmap"):
+        together = training(name, seeds=SEEDS, hyper=hyper, rounds=12)
+        states = playing(together)
+    for lane in together.lanes:
+        alone = training(name, seeds=(lane.seed,), hyper=hyper, rounds=12)
+        state = playing(alone)[lane.seed]
+        x = lane.data.tests["test"][0]
+        predict = together.method.predict
+        torch.testing.assert_close(predict(states[lane.seed], x), predict(state, x), rtol=0, atol=1e-4)
+        for (leaf, a), (_, b) in zip(trees.leaves(states[lane.seed]), trees.leaves(state), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0.002, msg=lambda m, leaf=leaf: f"{leaf}: {m}")
+        for key, value in alone.lanes[0].metrics.items():
+            assert lane.metrics[key] == pytest.approx(value, abs=1e-4)
+
+
+def test_the_training_trains(training, variant):
+    run = training(variant[0], hyper=variant[1] | {"batch": 20}, rounds=240, watch={"test_every": 1000})
+    for _ in run:
+        pass
+    losses = [value for _, metric, value in run.lanes[0].curve if metric == "train_loss"]
+    assert run.lanes[0].metrics["train_loss"] < 0.8 * losses[0]
+    assert run.lanes[0].metrics["train_accuracy"] > 0.75
+
+
+def test_the_number_of_watched_rows_moves_no_parameter(training, same):
+    states = []
+    for samples in (7, 40):
+        states.append(playing(training("f-irm", rounds=5, watch={"samples": samples, "test_every": samples}))[0])
+    same(*states)
+
+
+# Stopping
+
+RULES = {  # threshold, warm start, margin; accuracies; status, rounds
+    "falls below the threshold": ((0.5, 0, 0.1), [0.2, 0.7, 0.6, 0.4, 0.9], "stopped", 4),
+    "never armed": ((0.5, 0, 0.1), [0.2, 0.3, 0.4, 0.3, 0.2], "cap", 5),
+    "armed and never below": ((0.5, 0, 0.1), [0.7, 0.6, 0.5, 0.6, 0.7], "cap", 5),
+    "exactly threshold + margin does not arm": ((0.5, 0, 0.25), [0.75, 0.4, 0.3, 0.75, 0.2], "cap", 5),
+    "just above threshold + margin arms": ((0.5, 0, 0.25), [0.8, 0.4, 0.3, 0.75, 0.2], "stopped", 2),
+    "exactly the threshold does not stop": ((0.5, 0, 0.1), [0.7, 0.5, 0.5, 0.45, 0.2], "stopped", 4),
+    "not before the warm start": ((0.5, 4, 0.1), [0.7, 0.4, 0.3, 0.4, 0.2], "stopped", 4),
+    "armed during the warm start, up at its end": ((0.5, 3, 0.1), [0.7, 0.3, 0.6, 0.6, 0.2], "stopped", 5),
+    "armed by the last round": ((0.5, 0, 0.0), [0.2, 0.2, 0.2, 0.2, 0.7], "cap", 5),
+    "stops in the last round": ((0.5, 5, 0.1), [0.7, 0.2, 0.2, 0.2, 0.2], "stopped", 5),
+    "warm start beyond the cap": ((0.5, 100, 0.1), [0.7, 0.2, 0.2, 0.2, 0.2], "cap", 5),
+}
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_the_stopping_rule(training, made_accuracies, case):
+    (threshold, warm_start, margin), accuracies, status, rounds = RULES[case]
+    made_accuracies({0: accuracies})
+    run = training("f-irm", stop=Stop(threshold=threshold, warm_start=warm_start, margin=margin))
+    assert list(run) == list(range(1, rounds + 1))
+    lane = run.lanes[0]
+    assert (lane.status, lane.rounds) == (status, rounds)
+    curve = [(round, value) for round, metric, value in lane.curve if metric == "train_accuracy"]
+    assert curve == [(t + 1, pytest.approx(accuracies[t])) for t in range(rounds)]
+    assert set(lane.metrics) == {"train_accuracy", "train_loss", "test_accuracy", "test_loss"}
+
+
+def test_without_a_rule_a_run_is_finished(training, made_accuracies):
+    made_accuracies({0: [0.9, 0.1, 0.1, 0.1, 0.1]})
+    run = training("f-irm")
+    assert list(run) == [1, 2, 3, 4, 5]
+    assert run.lanes[0].status == "finished"
+
+
+def test_rounds_that_are_not_looked_at_neither_arm_nor_stop(training, made_accuracies):
+    # Looked at: rounds 3, 6 and the last, 8.
+    made_accuracies({0: [0.9, 0.1, 0.6, 0.9, 0.1, 0.7, 0.1, 0.6]})
+    run = training("f-irm", rounds=8, watch={"train_every": 3}, stop=Stop(threshold=0.5, warm_start=0, margin=0.15))
+    assert len(list(run)) == 8
+    assert [round for round, metric, _ in run.lanes[0].curve if metric == "train_loss"] == [3, 6, 8]
+    assert (run.lanes[0].status, run.lanes[0].armed) == ("cap", True)
+
+
+def test_curves_have_a_row_when_one_is_due_and_at_the_end(training):
+    run = training("fedsgd", rounds=11, watch={"train_every": 2, "test_every": 4})
+    for _ in run:
+        pass
+    seen = {}
+    for round, metric, _ in run.lanes[0].curve:
+        seen.setdefault(metric, []).append(round)
+    assert seen["train_accuracy"] == seen["train_loss"] == [2, 4, 6, 8, 10, 11]
+    assert seen["test_accuracy"] == seen["test_loss"] == [4, 8, 11]
+
+
+def test_the_final_metrics_are_of_all_rows(training):
+    run = training("fedsgd", rounds=3, watch={"samples": 5})
+    for _ in run:
+        pass
+    lane, state = run.lanes[0], trees.one(run.state, 0)
+    for name, (x, y) in {"train": (lane.data.x, lane.data.y), **lane.data.tests}.items():
+        logits = run.method.predict(state, x)
+        assert lane.metrics[f"{name}_accuracy"] == pytest.approx((logits.argmax(1) == y).float().mean().item())
+        assert lane.metrics[f"{name}_loss"] == pytest.approx(nn.CrossEntropyLoss()(logits, y).item(), rel=1e-5)
+    assert lane.curve[-1] == (3, "test_loss", lane.metrics["test_loss"])
+
+
+@pytest.mark.parametrize("early", SEEDS)
+def test_a_seed_that_stops_stays_as_it_was_and_moves_no_other(training, made_accuracies, same, variant, early):
+    ends = {seed: [0.9] * 3 + [0.1 if seed == early else 0.9] * 7 for seed in SEEDS}
+    made_accuracies(ends)
+    settings = {"hyper": variant[1], "rounds": 10, "stop": Stop(threshold=0.5, warm_start=0)}
+    with lift.modes(seeds="loop"):
+        run = training(variant[0], seeds=SEEDS, **settings)
+        at_end, states = {}, {}
+        for round in run:
+            for lane in run.lanes:
+                if lane.status == "running":
+                    continue
+                at_end.setdefault(lane.seed, (shown(lane), lane.feeder.cursors.copy(), lane.seconds))
+                left, cursors, seconds = at_end[lane.seed]
+                assert shown(lane) == left
+                assert (lane.feeder.cursors == cursors).all()
+                assert lane.seconds == seconds
+            rows = len(next(trees.leaves(run.state))[1])
+            assert rows == (3 if round < 4 else 2)
+        states = {lane.seed: trees.one(run.state, row) for row, lane in enumerate(x for x in run.lanes if x.seed != early)}
+        for lane in run.lanes:
+            alone = training(variant[0], seeds=(lane.seed,), **settings)
+            for _ in alone:
+                pass
+            assert shown(alone.lanes[0]) == shown(lane)
+            assert max(round for round, _, _ in lane.curve) == lane.rounds == (4 if lane.seed == early else 10)
+            if lane.seed != early:
+                same(trees.one(alone.state, 0), states[lane.seed])
+
+
+# Members' logits
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_kept_logits_are_those_of_a_fresh_prediction(training, variant, monkeypatch, every):
+    seen = []
+    plain = Training._watched_logits
+
+    def compared(self, lane, row):
+        got = plain(self, lane, row)
+        fresh = self.method.predict(trees.one(self.state, row), lane.watched[0])
+        torch.testing.assert_close(got, fresh, rtol=0, atol=1e-6)
+        seen.append(fresh)
+        return got
+
+    monkeypatch.setattr(Training, "_watched_logits", compared)
+    settings = {"sizes": (20, 20, 20), "hyper": variant[1], "rounds": 13, "watch": {"train_every": every}}
+    run = training(variant[0], **settings)
+    for round in run:
+        if round == 7:
+            saved = copy.deepcopy(run.snapshot())
+    resumed = training(variant[0], **settings)
+    resumed.restore(*saved)
+    for _ in resumed:
+        pass
+    assert len(seen) == len(range(every, 13, every)) + 1 + len(range(7 // every * every + every, 13, every)) + 1
+    # The logits do move between evaluations, far more than the tolerance: kept ones would show.
+    assert min((a - b).abs().max().item() for a, b in zip(seen, seen[1:], strict=False)) > 1e-4
+
+
+def test_only_members_that_moved_are_computed(training, monkeypatch):
+    run = training("f-irm", sizes=(20, 20, 20), hyper={"order": "sequential"}, rounds=5)
+    asked, members = [], run.method.members
+    spied = lambda state, chosen, x: asked.append(chosen) or members.logits(state, chosen, x)  # noqa: E731
+    object.__setattr__(members, "logits", copy.copy(members).logits)
+    monkeypatch.setattr(run, "method", type(run.method)(run.method.init, run.method.phases, run.method.predict,
+                                                        type(members)(spied, members.changed)))  # fmt: skip
+    for _ in run:
+        pass
+    assert asked == [(0, 1, 2), (1,), (2,), (0,), (1,)]
+
+
+# Updates that are not finite
+
+
+def poison(lane, rounds, clients):
+    """In these rounds (from 0) the clients' inputs are NaN; the others' are the same floats as without."""
+    draw = lane.feeder.draw
+
+    def poisoned(want, round):
+        batch = draw(want, round)
+        x = batch.x.float() / 255
+        hit = torch.isin(batch.clients, torch.tensor(clients)) & (round in rounds)
+        return batch._replace(x=torch.where(hit.view(-1, *[1] * (x.dim() - 1)), torch.nan, x))
+
+    lane.feeder.draw = poisoned
+
+
+def watch_states(run, rounds):
+    """The states (of seed row 0) before round 0 and after each of the first rounds."""
+    states = [trees.map_tree(torch.clone, trees.one(run.state, 0))]
+    for _ in zip(range(rounds), run, strict=False):
+        states.append(trees.map_tree(torch.clone, trees.one(run.state, 0)))
+    return states
+
+
+def test_a_rejected_client_keeps_its_rows_and_the_others_are_as_without_it(training, variant, same):
+    name, hyper = variant
+    clean = training(name, sizes=(20, 20, 20), hyper=hyper, rounds=20)
+    cycle = len(clean.method.phases)
+    for hit in range(cycle, 2 * cycle):  # every phase of the second cycle
+        rejecting = training(name, sizes=(20, 20, 20), hyper=hyper, rounds=20)
+        clean = training(name, sizes=(20, 20, 20), hyper=hyper, rounds=20)
+        poison(rejecting.lanes[0], {hit}, [1])
+        poison(clean.lanes[0], {}, [1])
+        left, right = watch_states(rejecting, hit + 1), watch_states(clean, hit + 1)
+        same(left[hit], right[hit])
+        takes_part = clean.method.phases[hit % cycle].draw.clients in ("all",) or (
+            1 in clean.method.phases[hit % cycle].draw.clients
+        )
+        assert rejecting.lanes[0].rejected == int(takes_part)
+        assert rejecting.lanes[0].status == "running"
+        for (leaf, before), (_, after), (_, wanted) in zip(
+            *(trees.leaves(state["clients"]) for state in (left[hit], left[hit + 1], right[hit + 1])), strict=True
+        ):
+            assert torch.equal(after[1], before[1]), leaf
+            assert torch.equal(after[[0, 2]], wanted[[0, 2]]), leaf
+        assert trees.finite(left[hit + 1])
+
+
+@pytest.mark.parametrize("name", ["fedsgd", "fedavg"])
+def test_the_server_averages_those_that_are_accepted(training, name):
+    # Client 1 never brings anything, so the model is that of client 0 alone.
+    with_it, alone = training(name, sizes=(20, 12), rounds=4), training(name, sizes=(20,), rounds=4)
+    poison(with_it.lanes[0], range(10), [1])
+    for left, right in zip(watch_states(with_it, 4), watch_states(alone, 4), strict=True):
+        for (leaf, a), (_, b) in zip(
+            trees.leaves(left["server"]["params"]), trees.leaves(right["server"]["params"]), strict=True
+        ):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6, msg=lambda m, leaf=leaf: f"{leaf}: {m}")
+    assert (with_it.lanes[0].rejected, alone.lanes[0].rejected) == (4, 0)
+    assert with_it.lanes[0].status == "finished"
+
+
+@pytest.mark.parametrize("name", ["v-irm", "v-fl-smooth-fast"])
+def test_phi_follows_those_that_are_accepted(training, name):
+    run = training(name, sizes=(20, 12), rounds=4)
+    poison(run.lanes[0], {0}, [1])
+    batch = copy.deepcopy(run.lanes[0].feeder).draw(run.method.phases[0].draw, 0)
+    start, after = watch_states(run, 1)
+    phi = {name: leaf.clone().requires_grad_() for name, leaf in trees.leaves(start["server"]["phi"])}
+
+    def ensemble(x):
+        z = F.elu(F.linear(x.flatten(1), phi["fc1.weight"], phi["fc1.bias"]))
+        answers = []
+        for k in range(2):
+            h = z
+            for i, layer in enumerate(trees.one(start["clients"]["w"], k).values()):
+                h = F.linear(h if i == 0 else F.elu(h), layer["weight"], layer["bias"])
+            answers.append(h)
+        return sum(answers) / 2
+
+    rows = batch.live[0]
+    F.cross_entropy(ensemble(batch.x[0][rows].float() / 255), batch.y[0][rows]).backward()
+    for leaf, m in trees.leaves(after["server"]["opt"]["m"]):
+        torch.testing.assert_close(m, 0.1 * phi[leaf].grad, rtol=1e-4, atol=1e-7)
+
+
+def test_rejections_are_counted_for_their_seed(training, same):
+    run = training("f-irm", sizes=(20, 20, 20), seeds=SEEDS, rounds=6)
+    poison(run.lanes[0], {}, [])
+    poison(run.lanes[1], {1, 4}, [0, 2])
+    poison(run.lanes[2], {2}, [1])
+    for _ in run:
+        pass
+    assert [lane.rejected for lane in run.lanes] == [0, 4, 1]
+    assert {lane.status for lane in run.lanes} == {"finished"}
+
+
+def test_nobody_accepted_for_a_whole_cycle_is_divergence(training, variant):
+    name, hyper = variant
+    run = training(name, seeds=SEEDS, hyper=hyper, rounds=12)
+    cycle, first = len(run.method.phases), 4
+    for lane in run.lanes:
+        poison(lane, range(first, 12) if lane.seed == SEEDS[1] else {}, [0, 1])
+    for _ in run:
+        pass
+    assert [lane.status for lane in run.lanes] == ["finished", "diverged", "finished"]
+    lost = run.lanes[1]
+    assert lost.rounds == first + cycle
+    assert lost.metrics == {}
+    assert lost.rejected == sum(
+        2 if run.method.phases[t % cycle].draw.clients in ("all", (0, 1)) else 1 for t in range(first, first + cycle)
+    )
+    assert all(set(lane.metrics) for lane in (run.lanes[0], run.lanes[2]))
+
+
+def test_one_lost_round_fewer_than_a_cycle_is_none(training, variant):
+    name, hyper = variant
+    run = training(name, hyper=hyper, rounds=12)
+    cycle = len(run.method.phases)
+    poison(run.lanes[0], set(range(3, 12)) - set(range(3 + cycle - 1, 12, cycle)), [0, 1])
+    for _ in run:
+        pass
+    assert run.lanes[0].status == "finished"
+    assert run.lanes[0].rounds == 12
+
+
+def test_a_loss_that_is_not_a_number_is_divergence(training, variant):
+    # The first steps are finite, and so large that the logits are not.
+    run = training(variant[0], hyper=variant[1] | {"lr": 1e30}, rounds=12)
+    for _ in run:
+        pass
+    lane = run.lanes[0]
+    assert lane.status == "diverged"
+    assert lane.rounds <= 2 * len(run.method.phases)
+    assert lane.metrics == {}
+    assert not torch.tensor(lane.curve[-1][2]).isfinite()
+
+
+# Evaluation
+
+
+def test_evaluation_in_parts_is_evaluation():
+    x = torch.arange(2 * EVALUATION_ROWS + 3, dtype=torch.float32)[:, None]
+    parts = []
+    assert torch.equal(in_parts(lambda part: parts.append(len(part)) or part * 2, x), x * 2)
+    assert parts == [EVALUATION_ROWS, EVALUATION_ROWS, 3]
+    assert torch.equal(in_parts(lambda part: torch.stack([part, -part]), x, dim=1), torch.stack([x, -x]))
+
+
+def test_score_by_hand():
+    logits = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0], [1.0, 0.0]])
+    accuracy, loss = score(logits, torch.tensor([1, 0, 1, 1]))
+    assert accuracy == 0.5  # the first is a tie, which argmax gives to class 0
+    terms = torch.tensor([2.0, 1 + 2.718281828**-2, 1 + 2.718281828**-3, 1 + 2.718281828])
+    assert loss == pytest.approx(terms.log().mean().item(), rel=1e-5)
