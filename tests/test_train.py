@@ -306,9 +306,9 @@ def test_the_server_averages_those_that_are_accepted(training, name):
 
 @pytest.mark.parametrize("name", ["v-irm", "v-fl-smooth-fast"])
 def test_phi_follows_those_that_are_accepted(training, name):
-    run = training(name, sizes=(20, 12), rounds=4)
+    run, twin = training(name, sizes=(20, 12), rounds=4), training(name, sizes=(20, 12), rounds=4)
     poison(run.lanes[0], {0}, [1])
-    batch = copy.deepcopy(run.lanes[0].feeder).draw(run.method.phases[0].draw, 0)
+    batch = twin.lanes[0].feeder.draw(run.method.phases[0].draw, 0)
     start, after = watch_states(run, 1)
     phi = {name: leaf.clone().requires_grad_() for name, leaf in trees.leaves(start["server"]["phi"])}
 
@@ -369,7 +369,7 @@ def test_one_lost_round_fewer_than_a_cycle_is_none(training, variant):
 
 
 def test_a_loss_that_is_not_a_number_is_divergence(training, variant):
-    # The first steps are finite, and so large that the logits are not.
+    # The first step is finite, and so large that the logits are not: nor is the next gradient of a round of many steps.
     run = training(variant[0], hyper=variant[1] | {"lr": 1e30}, rounds=12)
     for _ in run:
         pass
@@ -377,7 +377,7 @@ def test_a_loss_that_is_not_a_number_is_divergence(training, variant):
     assert lane.status == "diverged"
     assert lane.rounds <= 2 * len(run.method.phases)
     assert lane.metrics == {}
-    assert not torch.tensor(lane.curve[-1][2]).isfinite()
+    assert lane.rejected or not torch.tensor(lane.curve[-1][2]).isfinite()
 
 
 # Evaluation
