@@ -18,10 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrepro import methods, plan
+from fedrepro.checkpoints import DAMAGED, Checkpoints
 from fedrepro.data import manifests, sources
 from fedrepro.errors import FedreproError
 from fedrepro.evaluate import Record
-from fedrepro.runs import DAMAGED, STATE, Checkpoints, file_digest
+from fedrepro.runs import STATE, file_digest
 from fedrepro.schema import first_fault
 from fedrepro.spec import papers
 

@@ -1,4 +1,4 @@
-"""Runs on disk: records that prove a run complete, checkpoints that let it go on, and the lock that keeps it single."""
+"""Runs on disk: training what a record lacks, the record that proves a run complete, and the lock on both."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import filelock
-import safetensors.torch
 import torch
-from torch import Tensor
 
 from fedrepro import lift, lineage, methods
+from fedrepro.checkpoints import Checkpoints
 from fedrepro.config import RunConfig
 from fedrepro.data import describe, load
 from fedrepro.errors import FedreproError, Interrupted, UsageError
-from fedrepro.files import write_bytes, write_json, write_text
+from fedrepro.files import write_json, write_text
 from fedrepro.train import Curve, Lane, Training
 from fedrepro.types import Task
 
@@ -194,74 +193,6 @@ def die_with_parent() -> None:
         ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-DAMAGED = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
-
-
-class Checkpoints:
-    """The newest two checkpoints of one run: round-N.safetensors, and round-N.json written after it as its proof."""
-
-    def __init__(self, folder: Path, identity: dict, say: Callable[[str], None]):
-        self.folder, self.identity, self.say = folder, identity, say
-
-    def save(self, training: Training, started: str) -> None:
-        """Write a checkpoint and remove all but the newest two."""
-        tensors, notes = training.snapshot()
-        # Copies, since a buffer's newest entry may be the predictor itself, and safetensors takes no shared memory.
-        whole = {name: leaf.clone(memory_format=torch.contiguous_format) for name, leaf in tensors.items()}
-        content = safetensors.torch.save(whole)
-        name = f"round-{training.round:08d}"
-        write_bytes(self.folder / f"{name}.safetensors", content)
-        proof = {"identity": self.identity, "started": started, "sha256": hashlib.sha256(content).hexdigest()}
-        write_text(self.folder / f"{name}.json", json.dumps(proof | notes))
-        for old in self.proofs()[:-2]:
-            old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
-
-    def resume(self, training: Training) -> str | None:
-        """Bring the training to the newest checkpoint that is whole; returns when it was started, None without any.
-
-        Checkpoints of another configuration, code, data or set of seeds are removed. FedreproError where there are
-        checkpoints and none can be read.
-        """
-        proofs = self.proofs()
-        for path in reversed(proofs):
-            try:
-                notes, tensors = self.read(path)
-            except DAMAGED:
-                self.say(f"{path} is damaged and passed over")
-                continue
-            if notes["identity"] != self.identity:
-                self.say("the checkpoints are of other settings, code or data: training from the start")
-                self.clear()
-                return None
-            training.restore(tensors, notes)
-            self.say(f"resumed after round {training.round}")
-            return notes["started"]
-        if proofs:
-            raise FedreproError(f"no checkpoint in {self.folder} can be read: remove that folder to train anew.")
-        return None
-
-    def clear(self) -> None:
-        """Remove all checkpoints."""
-        # Proofs first: tensors without one are no checkpoint.
-        for path in [*self.proofs(), *self.folder.glob("round-*.safetensors"), *self.folder.glob(".round-*")]:
-            path.unlink()
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
-
-    def proofs(self) -> list[Path]:
-        """The checkpoints' proofs, oldest first."""
-        return sorted(self.folder.glob("round-*.json"))
-
-    def read(self, path: Path) -> tuple[dict, dict[str, Tensor]]:
-        """The notes and tensors of a checkpoint, by the path of its proof; one of DAMAGED where it is not whole."""
-        notes = json.loads(path.read_text(encoding="utf-8"))
-        content = path.with_suffix(".safetensors").read_bytes()
-        if hashlib.sha256(content).hexdigest() != notes["sha256"]:
-            raise ValueError("wrong checksum")
-        return notes, safetensors.torch.load(content)
-
-
 def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...] | None) -> dict[int, dict]:
     """Results of wanted seeds (None: all) in an earlier record with the same identity: {seed: entry and curve}."""
     try:
@@ -269,12 +200,16 @@ def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...] | None) -> d
         curves = read_curves(place.curves)
         same = {"digest": record["digest"], "code": record["code"], "data": record["data"]["fingerprint"]} == identity
         facts = record["data"]["facts"]
-        found = {int(seed): e for seed, e in record["seeds"].items() if seeds is None or int(seed) in seeds}
+        found = {int(seed): entry for seed, entry in record["seeds"].items()}
+        # Of the record's own seeds: a run that was cut off before its record may have left another one's curve.
+        text = curves_text({seed: curves[seed] for seed in found})
+        whole = hashlib.sha256(text.encode()).hexdigest() == record["curves"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # no record, or not a whole one: nothing to keep
-    if not same or record.get("curves") != file_digest(place.curves):
+    if not (same and whole):
         return {}
-    return {seed: {"entry": e, "curve": curves.get(seed, []), "facts": facts[str(seed)]} for seed, e in found.items()}
+    wanted = found if seeds is None else found.keys() & set(seeds)
+    return {seed: {"entry": found[seed], "curve": curves[seed], "facts": facts[str(seed)]} for seed in wanted}
 
 
 def outcome(lane: Lane, config: RunConfig, device: torch.device, started: str) -> dict:

@@ -12,7 +12,7 @@ from fedrepro.data.draws import Feeder
 from fedrepro.streams import stream, torch_stream
 from fedrepro.types import Draw
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=40, deadline=None)
 SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)
 
 
@@ -63,7 +63,9 @@ def test_parts_of_an_address_do_not_run_together():
 
 
 def test_neighbouring_streams_are_uncorrelated():
-    draws = np.array([stream(seed, round, client).random(200) for seed in (0, 1) for round in (0, 1) for client in (0, 1)])
+    draws = np.array(
+        [stream(seed, round, client).random(200) for seed in (0, 1) for round in (0, 1) for client in (0, 1)]
+    )
     correlations = np.corrcoef(draws)[np.triu_indices(8, 1)]
     assert abs(correlations).max() < 4 / np.sqrt(200)  # four standard errors, 28 pairs
 

@@ -1,6 +1,7 @@
 """The trainer's laws: seeds do not see each other, ended seeds stay as they ended, rejected clients as they were."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -85,15 +86,6 @@ def test_seeds_batched_are_seeds_alone_but_for_rounding(training, variant, toy):
             assert lane.metrics[key] == pytest.approx(value, abs=1e-4)
 
 
-def test_the_training_trains(training, variant):
-    run = training(variant[0], hyper=variant[1] | {"batch": 20}, rounds=240, watch={"test_every": 1000})
-    for _ in run:
-        pass
-    losses = [value for _, metric, value in run.lanes[0].curve if metric == "train_loss"]
-    assert run.lanes[0].metrics["train_loss"] < 0.8 * losses[0]
-    assert run.lanes[0].metrics["train_accuracy"] > 0.75
-
-
 def test_the_number_of_watched_rows_moves_no_parameter(training, same):
     states = []
     for samples in (7, 40):
@@ -170,14 +162,14 @@ def test_the_final_metrics_are_of_all_rows(training):
     assert lane.curve[-1] == (3, "test_loss", lane.metrics["test_loss"])
 
 
-@pytest.mark.parametrize("early", SEEDS)
-def test_a_seed_that_stops_stays_as_it_was_and_moves_no_other(training, made_accuracies, same, variant, early):
+def test_a_seed_that_stops_stays_as_it_was_and_moves_no_other(training, made_accuracies, same, variant):
+    early = SEEDS[1]  # rows of the stack move up behind it
     ends = {seed: [0.9] * 3 + [0.1 if seed == early else 0.9] * 7 for seed in SEEDS}
     made_accuracies(ends)
     settings = {"hyper": variant[1], "rounds": 10, "stop": Stop(threshold=0.5, warm_start=0)}
     with lift.modes(seeds="loop"):
         run = training(variant[0], seeds=SEEDS, **settings)
-        at_end, states = {}, {}
+        at_end = {}
         for round in run:
             for lane in run.lanes:
                 if lane.status == "running":
@@ -187,9 +179,9 @@ def test_a_seed_that_stops_stays_as_it_was_and_moves_no_other(training, made_acc
                 assert shown(lane) == left
                 assert (lane.feeder.cursors == cursors).all()
                 assert lane.seconds == seconds
-            rows = len(next(trees.leaves(run.state))[1])
-            assert rows == (3 if round < 4 else 2)
-        states = {lane.seed: trees.one(run.state, row) for row, lane in enumerate(x for x in run.lanes if x.seed != early)}
+            assert len(next(trees.leaves(run.state))[1]) == (3 if round < 4 else 2)
+        others = [lane.seed for lane in run.lanes if lane.seed != early]
+        states = {seed: trees.one(run.state, row) for row, seed in enumerate(others)}
         for lane in run.lanes:
             alone = training(variant[0], seeds=(lane.seed,), **settings)
             for _ in alone:
@@ -203,7 +195,7 @@ def test_a_seed_that_stops_stays_as_it_was_and_moves_no_other(training, made_acc
 # Members' logits
 
 
-@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("every", [1, 3])
 def test_kept_logits_are_those_of_a_fresh_prediction(training, variant, monkeypatch, every):
     seen = []
     plain = Training._watched_logits
@@ -230,13 +222,15 @@ def test_kept_logits_are_those_of_a_fresh_prediction(training, variant, monkeypa
     assert min((a - b).abs().max().item() for a, b in zip(seen, seen[1:], strict=False)) > 1e-4
 
 
-def test_only_members_that_moved_are_computed(training, monkeypatch):
-    run = training("f-irm", sizes=(20, 20, 20), hyper={"order": "sequential"}, rounds=5)
+def test_only_members_that_moved_are_computed(training):
+    run = training("f-irm", sizes=(20, 20, 20), hyper={"order": "sequential"})
     asked, members = [], run.method.members
-    spied = lambda state, chosen, x: asked.append(chosen) or members.logits(state, chosen, x)  # noqa: E731
-    object.__setattr__(members, "logits", copy.copy(members).logits)
-    monkeypatch.setattr(run, "method", type(run.method)(run.method.init, run.method.phases, run.method.predict,
-                                                        type(members)(spied, members.changed)))  # fmt: skip
+
+    def logits(state, chosen, x):
+        asked.append(chosen)
+        return members.logits(state, chosen, x)
+
+    run.method = dataclasses.replace(run.method, members=dataclasses.replace(members, logits=logits))
     for _ in run:
         pass
     assert asked == [(0, 1, 2), (1,), (2,), (0,), (1,)]
@@ -277,10 +271,8 @@ def test_a_rejected_client_keeps_its_rows_and_the_others_are_as_without_it(train
         poison(clean.lanes[0], {}, [1])
         left, right = watch_states(rejecting, hit + 1), watch_states(clean, hit + 1)
         same(left[hit], right[hit])
-        takes_part = clean.method.phases[hit % cycle].draw.clients in ("all",) or (
-            1 in clean.method.phases[hit % cycle].draw.clients
-        )
-        assert rejecting.lanes[0].rejected == int(takes_part)
+        asked = clean.method.phases[hit % cycle].draw.clients
+        assert rejecting.lanes[0].rejected == int(asked == "all" or 1 in asked)
         assert rejecting.lanes[0].status == "running"
         for (leaf, before), (_, after), (_, wanted) in zip(
             *(trees.leaves(state["clients"]) for state in (left[hit], left[hit + 1], right[hit + 1])), strict=True

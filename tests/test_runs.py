@@ -1,0 +1,472 @@
+"""Runs on disk: what a record holds, what is kept, and that no interruption changes a number."""
+
+import copy
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedrepro import lineage, runs
+from fedrepro.config import RunConfig
+from fedrepro.errors import FedreproError, Interrupted, UsageError
+from fedrepro.train import Lane, Training
+
+ROOT = Path(__file__).parents[1]
+RUN = Path("runs/one")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def config(**changes):
+    hyper = {"batch": 16, "hidden": 4, "lr": 0.01} | changes.pop("hyper", {})
+    defaults = {"method": "f-irm", "dataset": "digits", "rounds": 7, "watch": {"samples": 100, "test_every": 3}}
+    return RunConfig(**(defaults | {"hyper": hyper, "seeds": (0,)} | changes))
+
+
+def execute(config, folder=RUN, **how):
+    return runs.execute(config, runs.Place(Path(folder)), device="cpu", **how)
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The seeds of each training that is prepared."""
+    seeds, prepare = [], runs.prepare
+    monkeypatch.setattr(runs, "prepare", lambda *args: seeds.append(args[1]) or prepare(*args))
+    return seeds
+
+
+def numbers(record):
+    """A record without what says how, when and how fast it came about."""
+    record = copy.deepcopy(record)
+    for entry in record["seeds"].values():
+        del entry["seconds"], entry["provenance"]
+    return record
+
+
+def on_disk(folder=RUN):
+    return json.loads((Path(folder) / "record.json").read_text())
+
+
+def lines(folder=RUN):
+    with open(Path(folder) / "curves.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# The record
+
+
+def test_a_record_says_what_was_run_on_what_and_what_came_out():
+    wanted = config(seeds=(1, 0))
+    record = runs.execute(wanted, runs.Place(RUN, "toy", "one", "smoke"), device="cpu")
+    assert record == on_disk()
+    assert list(record) == ["format", "paper", "run", "budget", "config", "digest", "code", "data", "curves", "seeds"]
+    assert [record[key] for key in ("format", "paper", "run", "budget")] == [1, "toy", "one", "smoke"]
+    assert record["config"] == wanted.model_dump(mode="json") | {"seeds": [0, 1]}
+    assert record["digest"] == wanted.digest()
+    assert record["code"] == lineage.code_digest("f-irm")
+    assert record["data"]["source"] == "digits"
+    assert record["data"]["facts"].keys() == record["seeds"].keys() == {"0", "1"}
+    assert [part["rows"] for part in record["data"]["facts"]["0"]["clients"]] == [750, 750]
+    for entry in record["seeds"].values():
+        assert list(entry) == ["status", "rounds", "metrics", "rejected", "seconds", "provenance"]
+        assert (entry["status"], entry["rounds"], entry["rejected"]) == ("finished", 7, 0)
+        assert list(entry["metrics"]) == ["train_accuracy", "train_loss", "test_accuracy", "test_loss"]
+        assert 0 < entry["metrics"]["train_accuracy"] < 1
+        assert entry["seconds"] > 0
+        provenance = entry["provenance"]
+        assert provenance["versions"]["torch"] == version("torch")
+        assert (provenance["threads"], provenance["precision"]) == (1, "fp32")
+        assert provenance["started"] <= provenance["finished"]
+    assert record["curves"] == runs.file_digest(RUN / "curves.csv")
+
+
+def test_curves_are_tidy():
+    record = execute(config(seeds=(0, 2)))
+    assert list(lines()[0]) == ["seed", "round", "metric", "value"]
+    for seed in ("0", "2"):
+        mine = [row for row in lines() if row["seed"] == seed]
+        rounds = lambda metric, mine=mine: [int(row["round"]) for row in mine if row["metric"] == metric]  # noqa: E731
+        assert rounds("train_accuracy") == rounds("train_loss") == [1, 2, 3, 4, 5, 6, 7]
+        assert rounds("test_accuracy") == rounds("test_loss") == [3, 6, 7]
+        last = {row["metric"]: float(row["value"]) for row in mine if row["round"] == "7"}
+        assert last["test_accuracy"] == pytest.approx(record["seeds"][seed]["metrics"]["test_accuracy"], rel=1e-5)
+    curves = runs.read_curves(RUN / "curves.csv")
+    assert runs.curves_text(curves).encode() == (RUN / "curves.csv").read_bytes()
+
+
+def test_the_same_run_twice_is_the_same_bit_for_bit(variant):
+    name, hyper = variant
+    records = [execute(config(method=name, hyper=hyper, rounds=4, seeds=(0, 1)), folder) for folder in ("a", "b")]
+    assert numbers(records[0]) == numbers(records[1])
+    assert Path("a/curves.csv").read_bytes() == Path("b/curves.csv").read_bytes()
+
+
+def test_a_diverged_seed_is_recorded_and_not_trained_again(trained):
+    record = execute(config(hyper={"lr": 1e30}))
+    entry = record["seeds"]["0"]
+    assert (entry["status"], entry["rounds"], entry["metrics"]) == ("diverged", 1, {})
+    execute(config(hyper={"lr": 1e30}))
+    assert trained == [(0,)]
+
+
+# What is kept
+
+
+def test_a_seed_more_trains_that_seed_only(trained):
+    execute(config(seeds=(1,)))
+    before, curve = on_disk()["seeds"]["1"], [row for row in lines() if row["seed"] == "1"]
+    said = []
+    record = execute(config(seeds=(0, 1, 2)), say=said.append)
+    assert trained == [(1,), (0, 2)]
+    assert said == ["kept from the earlier record: seeds 1"]
+    assert record["seeds"]["1"] == before  # its seconds and provenance too
+    assert [row for row in lines() if row["seed"] == "1"] == curve
+    assert list(record["seeds"]) == list(record["data"]["facts"]) == ["0", "1", "2"]
+    assert record["config"]["seeds"] == [0, 1, 2]
+    alone = execute(config(seeds=(2,)), "runs/two")
+    for metric, value in alone["seeds"]["2"]["metrics"].items():
+        assert record["seeds"]["2"]["metrics"][metric] == pytest.approx(value, abs=2e-3)
+
+
+def test_a_complete_run_trains_nothing_and_stays_as_it_is(trained):
+    execute(config(seeds=(0, 1)))
+    before = (RUN / "record.json").read_bytes(), (RUN / "curves.csv").read_bytes()
+    execute(config(seeds=(1,)))  # an ad hoc run keeps seeds that are not asked for again
+    assert trained == [(0, 1)]
+    assert ((RUN / "record.json").read_bytes(), (RUN / "curves.csv").read_bytes()) == before
+
+
+def test_a_planned_run_has_the_planned_seeds(trained):
+    place = runs.planned("toy", "one", "paper")
+    assert place.record == Path("runs/toy/one/record.json")
+    runs.execute(config(seeds=(0, 1)), place)
+    assert list(runs.execute(config(seeds=(1,)), place)["seeds"]) == ["1"]
+    assert trained == [(0, 1)]
+    assert {row["seed"] for row in lines("runs/toy/one")} == {"1"}
+
+
+def other_code(monkeypatch):
+    monkeypatch.setattr(lineage, "code_digest", lambda method: "other")
+
+
+def other_data(monkeypatch):
+    describe = runs.describe
+    monkeypatch.setattr(runs, "describe", lambda dataset: describe(dataset) | {"fingerprint": "other"})
+
+
+def cut_record(monkeypatch):
+    text = (RUN / "record.json").read_text()
+    (RUN / "record.json").write_text(text[: len(text) // 2])
+
+
+def edited_curves(monkeypatch):
+    text = (RUN / "curves.csv").read_text()
+    (RUN / "curves.csv").write_text(text.replace("train_loss,0", "train_loss,1", 1))
+
+
+def lost_curves(monkeypatch):
+    (RUN / "curves.csv").unlink()
+
+
+@pytest.mark.parametrize("change", [other_code, other_data, cut_record, edited_curves, lost_curves])
+def test_what_is_not_surely_the_same_is_trained_again(trained, monkeypatch, change):
+    execute(config(seeds=(0, 1)))
+    change(monkeypatch)
+    execute(config(seeds=(0,)))
+    assert trained == [(0, 1), (0,)]
+    assert list(on_disk()["seeds"]) == ["0"]
+    execute(config(seeds=(0,)))
+    assert len(trained) == 2
+
+
+@pytest.mark.parametrize("change", [{"rounds": 8}, {"hyper": {"lr": 0.02}}, {"watch": {"samples": 99}}], ids=str)
+def test_other_settings_are_trained_again(trained, change):
+    execute(config())
+    assert execute(config(**change))["digest"] == config(**change).digest()
+    assert trained == [(0,), (0,)]
+
+
+# What cannot be run
+
+
+def test_a_run_that_is_being_trained_is_left_alone(trained):
+    place = runs.Place(RUN)
+    with runs.locked(place), pytest.raises(FedreproError, match="is being trained by another process"):
+        execute(config())
+    assert not trained
+    assert not RUN.exists()
+    execute(config())  # the lock is free again
+
+
+def test_two_runs_at_two_places_do_not_wait_for_each_other():
+    with runs.locked(runs.Place(Path("runs/two"))):
+        execute(config(rounds=1))
+
+
+def test_a_record_that_cannot_be_written_fails_before_the_training(trained):
+    Path("runs").write_text("")
+    with pytest.raises(UsageError, match="cannot write runs/one"):
+        execute(config())
+    assert not trained
+
+
+def test_state_that_cannot_be_written_fails_before_the_training(trained):
+    Path(".fedrepro").write_text("")
+    with pytest.raises(UsageError, match="cannot write .fedrepro/state"):
+        execute(config())
+    assert not trained
+
+
+def test_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert runs.resolve("auto") == runs.resolve("cpu") == torch.device("cpu")
+    with pytest.raises(UsageError, match="no CUDA device here: use --device cpu"):
+        runs.resolve("cuda")
+    with pytest.raises(UsageError, match="unknown device 'tpu'"):
+        runs.resolve("tpu")
+
+
+# Interruptions
+
+LONG = {"method": "v-fl-smooth-fast", "hyper": {"order": "sequential", "capacity": 2}, "rounds": 24, "seeds": (0, 1)}
+DRIVER = """
+import sys, time, torch
+from pathlib import Path
+from fedrepro import runs
+from fedrepro.config import RunConfig
+torch.set_num_threads(1)
+how = {"device": "cpu", "every": 0, "watch": lambda training: time.sleep(0.05)}
+runs.execute(RunConfig.model_validate_json(sys.argv[1]), runs.Place(Path("runs/one")), **how)
+"""
+
+
+def reached():
+    """The round of the newest checkpoint at RUN, 0 without one."""
+    proofs = runs.Checkpoints(runs.Place(RUN).state, {}, print).proofs()
+    return int(proofs[-1].stem.removeprefix("round-")) if proofs else 0
+
+
+def killed_after(round, wanted):
+    """Train in a process of its own, killed at a random moment after a checkpoint beyond `round`."""
+    command = [sys.executable, "-c", DRIVER, wanted.model_dump_json()]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE) as process:
+        limit = time.monotonic() + 200
+        while reached() <= round and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.01)
+        time.sleep(random.random() * 0.15)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, process.stderr.read().decode()
+    assert not (RUN / "record.json").exists()
+    return reached()
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_as_one_that_was_left_alone():
+    wanted = config(**LONG)
+    first = killed_after(0, wanted)
+    second = killed_after(first, wanted)
+    assert 0 < first < second < LONG["rounds"]
+    said = []
+    record = execute(wanted, say=said.append)
+    assert [line for line in said if line.startswith("resumed after round")]
+    assert numbers(record) == numbers(execute(wanted, "runs/two"))
+    assert Path("runs/one/curves.csv").read_bytes() == Path("runs/two/curves.csv").read_bytes()
+    assert sorted(each.name for each in RUN.iterdir()) == ["curves.csv", "record.json"]
+    assert not list(Path(".fedrepro").rglob("round-*"))
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_the_last_full_round(asked):
+    handler = signal.getsignal(asked)
+    stop = lambda training: training.round == 5 and os.kill(os.getpid(), asked)  # noqa: E731
+    with pytest.raises(Interrupted, match="stopped after round 5") as raised:
+        execute(config(seeds=(0, 1)), watch=stop)
+    assert raised.value.exit_code == 130
+    assert signal.getsignal(asked) is handler
+    assert reached() == 5
+    assert not (RUN / "record.json").exists()
+    said, rounds = [], []
+    record = execute(config(seeds=(0, 1)), say=said.append, watch=lambda training: rounds.append(training.round))
+    assert said == ["resumed after round 5"]
+    assert rounds == [6, 7]
+    assert numbers(record) == numbers(execute(config(seeds=(0, 1)), "runs/two"))
+
+
+def test_a_signal_in_the_last_round_lets_the_run_end():
+    stop = lambda training: training.round == 7 and os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
+    assert execute(config(), watch=stop)["seeds"]["0"]["status"] == "finished"
+
+
+def test_a_crash_between_curves_and_record_loses_nothing(monkeypatch):
+    def crash(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "write_json", crash)
+        with pytest.raises(KeyboardInterrupt):
+            execute(config(), every=0)
+    assert (RUN / "curves.csv").exists()
+    assert not (RUN / "record.json").exists()
+    rounds = []
+    record = execute(config(), watch=lambda training: rounds.append(training.round))
+    assert rounds == [7]  # one checkpoint interval
+    assert numbers(record) == numbers(execute(config(), "runs/two"))
+
+
+def test_a_crash_while_a_seed_is_added_keeps_the_others(monkeypatch, trained):
+    def crash(*args):
+        raise KeyboardInterrupt
+
+    execute(config())
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "write_json", crash)
+        with pytest.raises(KeyboardInterrupt):
+            execute(config(seeds=(0, 1)), every=0)
+    execute(config(seeds=(0, 1)))
+    assert trained == [(0,), (1,), (1,)]
+
+
+def test_checkpoints_come_when_they_are_due(monkeypatch):
+    clock = iter(range(0, 1000, 10))  # ten seconds a look
+    monkeypatch.setattr(runs.time, "monotonic", lambda: next(clock))
+    saved = []
+    monkeypatch.setattr(runs.Checkpoints, "save", lambda self, training, started: saved.append(training.round))
+    execute(config(), every=25)
+    # Looks at 10, 20, 30: due, and the next look, at 40, is where the wait begins again.
+    assert saved == [3, 6]
+
+
+# Checkpoints of a training
+
+
+def snapshot(run):
+    """Everything of a training that may be compared: tensors, and notes but for the time."""
+    tensors, notes = copy.deepcopy(run.snapshot())
+    for lane in notes["lanes"]:
+        del lane["seconds"]
+    return tensors, notes
+
+
+@pytest.mark.parametrize("cut", [3, 4])
+def test_a_resumed_training_goes_on_bit_for_bit(training, variant, same, monkeypatch, cut):
+    stopping = lambda self, lane, accuracy: "stopped" if (lane.seed, self.round) == (5, 4) else None  # noqa: E731
+    monkeypatch.setattr(Training, "_stopping", stopping)  # one seed ends before the second cut
+    settings = {"seeds": (3, 5, 8), "hyper": variant[1], "rounds": 9, "watch": {"train_every": 2, "test_every": 4}}
+    whole, half, rest = (training(variant[0], **settings) for _ in range(3))
+    for _ in whole:
+        pass
+    checkpoints = runs.Checkpoints(Path("state"), {"digest": "d"}, print)
+    for _ in zip(range(cut), half, strict=False):
+        pass
+    checkpoints.save(half, "then")
+    assert checkpoints.resume(rest) == "then"
+    assert [lane.status for lane in rest.lanes].count("stopped") == (cut == 4)
+    assert list(rest) == list(range(cut + 1, 10))
+    (left, notes), (right, wanted) = snapshot(rest), snapshot(whole)
+    same(left, right)
+    assert notes == wanted
+    for left, right in zip(rest.lanes, whole.lanes, strict=True):
+        assert all(getattr(left, name) == getattr(right, name) for name in Lane.SAVED if name != "seconds")
+        assert type(left.curve[0]) is tuple
+
+
+def test_the_time_of_a_lane_is_kept(training):
+    run, again = training("f-irm"), training("f-irm")
+    next(iter(run))
+    again.restore(*run.snapshot())
+    assert again.lanes[0].seconds == run.lanes[0].seconds > 0
+
+
+@pytest.fixture
+def saved(training):
+    """A checkpoints folder after rounds 1, 2 and 3, what it says, and a training to resume."""
+    said = []
+    run, checkpoints = training("f-fl-smooth"), runs.Checkpoints(Path("state"), {"digest": "d"}, said.append)
+    for _ in zip(range(3), run, strict=False):
+        checkpoints.save(run, f"at {run.round}")
+    return checkpoints, said, training("f-fl-smooth")
+
+
+def test_the_newest_two_are_kept(saved):
+    checkpoints, said, run = saved
+    names = [f"round-0000000{round}.{end}" for round in (2, 3) for end in ("json", "safetensors")]
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == names
+    assert checkpoints.resume(run) == "at 3"
+    assert run.round == 3
+    assert said == ["resumed after round 3"]
+    checkpoints.clear()
+    assert not checkpoints.folder.exists()
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def no_notes(path):
+    path.write_text("[]")
+
+
+DAMAGE = [
+    (damage, end)
+    for end, damages in (("safetensors", (cut_short, flip, empty, Path.unlink)), ("json", (cut_short, empty, no_notes)))
+    for damage in damages
+]
+
+
+@pytest.mark.parametrize(("damage", "end"), DAMAGE, ids=lambda part: getattr(part, "__name__", part))
+def test_a_damaged_checkpoint_is_passed_over(saved, damage, end):
+    checkpoints, said, run = saved
+    damage(checkpoints.folder / f"round-00000003.{end}")
+    assert checkpoints.resume(run) == "at 2"
+    assert run.round == 2
+    assert said == ["state/round-00000003.json is damaged and passed over", "resumed after round 2"]
+    damage(checkpoints.folder / f"round-00000002.{end}")
+    with pytest.raises(FedreproError, match="no checkpoint in state can be read: remove that folder"):
+        checkpoints.resume(run)
+    assert list(checkpoints.folder.iterdir())  # for the user to look at
+
+
+def test_tensors_without_their_proof_are_no_checkpoint(saved):
+    checkpoints, said, run = saved
+    (checkpoints.folder / "round-00000003.json").unlink()
+    assert checkpoints.resume(run) == "at 2"
+    assert said == ["resumed after round 2"]
+
+
+def test_checkpoints_of_something_else_are_removed(saved):
+    checkpoints, said, run = saved
+    other = runs.Checkpoints(checkpoints.folder, {"digest": "other"}, said.append)
+    assert other.resume(run) is None
+    assert run.round == 0
+    assert not checkpoints.folder.exists()
+    assert said == ["the checkpoints are of other settings, code or data: training from the start"]
+
+
+def test_no_checkpoint_is_a_start(training):
+    run = training("f-irm")
+    assert runs.Checkpoints(Path("state"), {}, print).resume(run) is None
+    assert run.round == 0
