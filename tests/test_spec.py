@@ -1,6 +1,7 @@
 """The paper specs: cells, runs, settings and pilots, and one clear sentence for each mistake in them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import made
@@ -27,6 +28,8 @@ def test_every_committed_paper_loads_and_covers_what_it_publishes():
 
 def test_flgames_table1_has_ten_runs_for_twenty_cells():
     paper = load_paper("flgames-2022", REPO)
+    table = paper.table("table1").model_copy(update={"not_run": ()})  # what is still to be run belongs to it, too
+    paper = replace(paper, spec=paper.spec.model_copy(update={"tables": {"table1": table}}), _drafts={})
     assert len(paper.cells("table1")) == 20
     drafts = paper.drafts("paper")
     assert len(drafts) == 10
