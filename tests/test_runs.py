@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from fedrepro import lineage, runs
+from fedrepro.checkpoints import Checkpoints
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, Interrupted, UsageError
 from fedrepro.train import Lane, Training
@@ -255,7 +256,7 @@ runs.execute(RunConfig.model_validate_json(sys.argv[1]), runs.Place(Path("runs/o
 
 def reached():
     """The round of the newest checkpoint at RUN, 0 without one."""
-    proofs = runs.Checkpoints(runs.Place(RUN).state, {}, print).proofs()
+    proofs = Checkpoints(runs.Place(RUN).state, {}, print).proofs()
     return int(proofs[-1].stem.removeprefix("round-")) if proofs else 0
 
 
@@ -344,7 +345,7 @@ def test_checkpoints_come_when_they_are_due(monkeypatch):
     clock = iter(range(0, 1000, 10))  # ten seconds a look
     monkeypatch.setattr(runs.time, "monotonic", lambda: next(clock))
     saved = []
-    monkeypatch.setattr(runs.Checkpoints, "save", lambda self, training, started: saved.append(training.round))
+    monkeypatch.setattr(Checkpoints, "save", lambda self, training, started: saved.append(training.round))
     execute(config(), every=25)
     # Looks at 10, 20, 30: due, and the next look, at 40, is where the wait begins again.
     assert saved == [3, 6]
@@ -369,7 +370,7 @@ def test_a_resumed_training_goes_on_bit_for_bit(training, variant, same, monkeyp
     whole, half, rest = (training(variant[0], **settings) for _ in range(3))
     for _ in whole:
         pass
-    checkpoints = runs.Checkpoints(Path("state"), {"digest": "d"}, print)
+    checkpoints = Checkpoints(Path("state"), {"digest": "d"}, print)
     for _ in zip(range(cut), half, strict=False):
         pass
     checkpoints.save(half, "then")
@@ -395,7 +396,7 @@ def test_the_time_of_a_lane_is_kept(training):
 def saved(training):
     """A checkpoints folder after rounds 1, 2 and 3, what it says, and a training to resume."""
     said = []
-    run, checkpoints = training("f-fl-smooth"), runs.Checkpoints(Path("state"), {"digest": "d"}, said.append)
+    run, checkpoints = training("f-fl-smooth"), Checkpoints(Path("state"), {"digest": "d"}, said.append)
     for _ in zip(range(3), run, strict=False):
         checkpoints.save(run, f"at {run.round}")
     return checkpoints, said, training("f-fl-smooth")
@@ -459,7 +460,7 @@ def test_tensors_without_their_proof_are_no_checkpoint(saved):
 
 def test_checkpoints_of_something_else_are_removed(saved):
     checkpoints, said, run = saved
-    other = runs.Checkpoints(checkpoints.folder, {"digest": "other"}, said.append)
+    other = Checkpoints(checkpoints.folder, {"digest": "other"}, said.append)
     assert other.resume(run) is None
     assert run.round == 0
     assert not checkpoints.folder.exists()
@@ -468,5 +469,5 @@ def test_checkpoints_of_something_else_are_removed(saved):
 
 def test_no_checkpoint_is_a_start(training):
     run = training("f-irm")
-    assert runs.Checkpoints(Path("state"), {}, print).resume(run) is None
+    assert Checkpoints(Path("state"), {}, print).resume(run) is None
     assert run.round == 0
