@@ -131,6 +131,16 @@ def test_without_a_rule_a_run_is_finished(training, made_accuracies):
     assert run.lanes[0].status == "finished"
 
 
+def test_a_resumed_seed_is_still_armed(training, made_accuracies):
+    made_accuracies({0: [0.9, 0.55, 0.55, 0.4, 0.4]})
+    run, resumed = (training("f-irm", stop=Stop(threshold=0.5, warm_start=0)) for _ in range(2))
+    for _ in zip(range(2), run, strict=False):
+        pass
+    resumed.restore(*run.snapshot())
+    assert list(resumed) == [3, 4]
+    assert resumed.lanes[0].status == "stopped"
+
+
 def test_rounds_that_are_not_looked_at_neither_arm_nor_stop(training, made_accuracies):
     # Looked at: rounds 3, 6 and the last, 8.
     made_accuracies({0: [0.9, 0.1, 0.6, 0.9, 0.1, 0.7, 0.1, 0.6]})
