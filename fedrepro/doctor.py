@@ -190,8 +190,9 @@ def _whole(kept: Checkpoints, proof: Path) -> bool:
 def _fault(path: Path) -> str:
     """What is wrong with a record; empty if nothing is."""
     try:
-        Record.model_validate_json(path.read_bytes())
-        if json.loads(path.read_bytes()).get("curves") != file_digest(path.with_name("curves.csv")):
+        content = path.read_bytes()
+        Record.model_validate_json(content)
+        if json.loads(content).get("curves") != file_digest(path.with_name("curves.csv")):
             return "does not belong to the curves.csv beside it"
     except ValidationError as error:
         return f"is damaged ({first_fault(error).rstrip('.')})"

@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fedrepro.evaluate import record_path
 from fedrepro.spec import load_papers
 
 METRIC = {"accuracy": (100.0, ".2f"), "loss": (1.0, ".4f")}  # last word of a metric -> scale, format
@@ -95,8 +96,8 @@ def runs() -> Table:
     drawn = _table(("paper", "run", "seeds", "record"))
     for paper in load_papers():
         for run, draft in paper.drafts().items():
-            record = Path("runs", paper.name, run, "record.json")
-            drawn.add_row(paper.name, run, ",".join(map(str, draft.config.seeds)), _recorded(record))
+            seeds = ",".join(map(str, draft.config.seeds))
+            drawn.add_row(paper.name, run, seeds, _recorded(record_path(paper.name, run)))
     for record in sorted(ADHOC.glob("*/record.json")):
         drawn.add_row("–", record.parent.name, "", _recorded(record))
     return drawn

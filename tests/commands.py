@@ -10,7 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrepro import cli
+import pytest
+
+from fedrepro import cli, runs
+from fedrepro.settings import Request, resolve
 
 SMALL = ("--dataset", "digits", "--set", "batch=64", "--set", "hidden=16", "--set", "rounds=6")
 
@@ -107,3 +110,16 @@ def paper(root: Path, spec: str = SPEC) -> None:
     (folder / "paper.toml").write_text(spec)
     (folder / "published.csv").write_text(PUBLISHED)
     (root / "params.yaml").write_text(f"{PAPER}:\n  budget: paper\n")
+
+
+def interrupted(method: str, after: int) -> Path:
+    """The folder of the checkpoints that a run of six rounds leaves when it is killed in that round."""
+    config, place = resolve(Request(method=method, dataset="digits", sets=("batch=64", "hidden=16", "rounds=6")))
+
+    def die(training):
+        if training.round == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runs.execute(config, place, watch=die, every=0)
+    return place.state

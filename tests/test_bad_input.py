@@ -1,6 +1,5 @@
 """Bad input through the real command line: one clear sentence, the exit code of the README, and nothing lost."""
 
-import contextlib
 import json
 import os
 import re
@@ -218,15 +217,7 @@ def test_a_pilot_that_diverges_finds_nothing(folder):
 @pytest.fixture
 def interrupted():
     """The checkpoints of rounds 3 and 4 that a run of 6 rounds left when it was killed."""
-    config, place = resolve(Request(method="f-irm", dataset="digits", sets=("batch=64", "hidden=16", "rounds=6")))
-
-    def die(training):
-        if training.round == 5:
-            raise KeyboardInterrupt
-
-    with contextlib.suppress(KeyboardInterrupt):
-        runs.execute(config, place, watch=die, every=0)
-    proofs = sorted(place.state.glob("*.json"))
+    proofs = sorted(commands.interrupted("f-irm", 5).glob("*.json"))
     assert [path.name for path in proofs] == ["round-00000003.json", "round-00000004.json"]
     return proofs
 

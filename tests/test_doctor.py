@@ -9,9 +9,8 @@ import filelock
 import pytest
 from commands import SMALL, fedrepro
 
-from fedrepro import doctor, methods, runs
+from fedrepro import doctor, methods
 from fedrepro.data import sources
-from fedrepro.settings import Request, resolve
 
 
 @pytest.fixture(autouse=True)
@@ -29,15 +28,7 @@ def found(check):
 @pytest.fixture
 def checkpoints():
     """The folder of the two checkpoints that an interrupted run left."""
-    config, place = resolve(Request(method="fedsgd", dataset="digits", sets=("batch=64", "hidden=16", "rounds=6")))
-
-    def die(training):
-        if training.round == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        runs.execute(config, place, watch=die, every=0)
-    return place.state
+    return commands.interrupted("fedsgd", 4)
 
 
 def test_a_healthy_folder_is_fine():
