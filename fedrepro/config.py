@@ -23,11 +23,16 @@ class Stop(Strict):
 
     Enabled after `warm_start` rounds, and only once the accuracy has exceeded `threshold + margin`: an untrained
     ensemble is below any threshold, so without the margin training would stop at once. Accuracies are fractions.
+
+    `shifts`: what the seed would have reported had the threshold been moved by these; for the lower ones, a seed that
+    has stopped plays on for up to `follow` rounds, which move nothing else that it reports.
     """
 
     threshold: float = Field(ge=0, le=1)
     warm_start: int = Field(default=100, ge=0)
     margin: float = Field(default=0.05, ge=0)
+    shifts: tuple[float, ...] = ()
+    follow: int = Field(default=0, ge=0)
 
 
 class Watch(Strict):
@@ -58,6 +63,9 @@ class RunConfig(Strict):
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
 
     def digest(self) -> str:
-        """sha256 of everything that a seed's numbers depend on, so of all but the list of seeds."""
-        numbers = self.model_dump(mode="json", exclude={"seeds"})
+        """sha256 of everything that a seed's numbers depend on, so of all but the list of seeds.
+
+        Settings at their defaults are left out, so that a new one leaves the digests of earlier runs as they are.
+        """
+        numbers = self.model_dump(mode="json", exclude={"seeds"}, exclude_defaults=True)
         return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()

@@ -18,16 +18,18 @@ from fedrepro.trees import Tree, leaves, one, stack
 from fedrepro.types import Batch, Metrics, State
 
 Mode = str | int
-_clients: ContextVar[Mode] = ContextVar("clients", default="vmap")
+_clients: ContextVar[Mode] = ContextVar("clients", default="auto")
 _seeds: ContextVar[Mode] = ContextVar("seeds", default="auto")
 
-# Above this many rows a seed, batching seeds only moves memory (measured: benchmarks/lift.py).
+# Above this many rows a seed, batching seeds only moves memory, and above this many rows of one step, batching clients
+# (measured: benchmarks/lift.py).
 _TOGETHER = 20_000
+_SIDE_BY_SIDE = 4_000
 
 
 @contextlib.contextmanager
 def modes(*, clients: Mode | None = None, seeds: Mode | None = None) -> Iterator[None]:
-    """Inside the block, clients and seeds run in these modes; `seeds="auto"` (the default) decides by batch size."""
+    """Inside the block, clients and seeds run in these modes; "auto" (the default) decides by the size of batches."""
     tokens = [(var, var.set(mode)) for var, mode in ((_clients, clients), (_seeds, seeds)) if mode is not None]
     try:
         yield
@@ -49,12 +51,13 @@ def over_seeds(step: Callable) -> Callable:
     """Lift a phase's step to stacked states [S, ...] and one batch for each seed."""
 
     def lifted(state: State, batches: list[Batch]) -> tuple[State, Metrics]:
-        mode = _seeds.get()
+        live, mode = batches[0].live, _seeds.get()
         if mode == "auto":
-            mode = "vmap" if batches[0].live.numel() <= _TOGETHER else "loop"
-        if mode == "loop":
-            return _gather([step(one(state, i), batch) for i, batch in enumerate(batches)])
-        return _over(step, 0, mode, (state, stack(batches)))
+            mode = "vmap" if live.numel() <= _TOGETHER else "loop"
+        with modes(clients=_clients.get() if _clients.get() != "auto" or live.shape[-1] <= _SIDE_BY_SIDE else "loop"):
+            if mode == "loop":
+                return _gather([step(one(state, i), batch) for i, batch in enumerate(batches)])
+            return _over(step, 0, mode, (state, stack(batches)))
 
     return lifted
 
@@ -67,7 +70,7 @@ def _over(fn: Callable, in_dims: int | tuple, mode: Mode, args: tuple[Tree, ...]
         return _gather(
             [fn(*(a if d is None else one(a, i) for a, d in zip(args, dims, strict=True))) for i in range(size)]
         )
-    return torch.vmap(fn, in_dims=dims, chunk_size=None if mode == "vmap" else mode)(*args)
+    return torch.vmap(fn, in_dims=dims, chunk_size=mode if isinstance(mode, int) else None)(*args)
 
 
 def _gather(results: list) -> Tree:

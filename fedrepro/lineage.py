@@ -1,4 +1,4 @@
-"""Which source files a run's numbers depend on: the trainer's and the method's, with all that they import of ours."""
+"""Which source files a run's numbers depend on: the trainer's and the method's, with what they import of their own."""
 
 from __future__ import annotations
 
@@ -39,27 +39,36 @@ def _bare(path: Path) -> str:
 
 @cache
 def _closure(method: str) -> frozenset[Path]:
-    waiting = ["fedrepro.train", methods.find(method).build.__module__]
+    build = methods.find(method).build.__module__
+    tops = {"fedrepro", build.split(".")[0]}
+    waiting = ["fedrepro.train", build]
     seen: dict[str, Path] = {}
     while waiting:
         name = waiting.pop()
         if name in seen or name in SILENT:
             continue
         seen[name] = Path(importlib.util.find_spec(name).origin)
-        waiting += _imports(seen[name])
+        waiting += _imports(name, seen[name], tops)
     return frozenset(seen.values())
 
 
-def _imports(path: Path) -> list[str]:
-    """The modules of this package that a file imports."""
+def _imports(module: str, path: Path, tops: set[str]) -> list[str]:
+    """The modules of the packages `tops` that a module's file imports, in whatever form."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fedrepro":
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names += [each for each in inner if _is_module(each)] or [node.module]
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names if alias.name.split(".")[0] in tops]
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            if base.split(".")[0] in tops:
+                inner = [f"{base}.{alias.name}" for alias in node.names]
+                names += [each for each in inner if _is_module(each)] or [base]
     return names
 
 
 def _is_module(name: str) -> bool:
-    path = PACKAGE.parent.joinpath(*name.split("."))
-    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # its parent is no package
+        return False

@@ -14,7 +14,7 @@ from fedrepro.types import Net, State
 
 def pixels(x: Tensor) -> Tensor:
     """Images as network input: bytes 0..255 become floats 0..1; floats pass unchanged."""
-    return x if x.is_floating_point() else x.float() / 255
+    return x if x.is_floating_point() else x / 255
 
 
 def glorot(fan_in: int, fan_out: int, generator: torch.Generator) -> Tensor:

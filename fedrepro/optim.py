@@ -37,8 +37,10 @@ def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Ru
         m = map_tree(lambda m, g: torch.lerp(m, g, 1 - b1), s["m"], gradient)
         v = map_tree(lambda v, g: torch.lerp(v, g.square(), 1 - b2), s["v"], gradient)
         # 1 - b^t as expm1: the plain form loses four digits in float32 at the first steps.
-        scale, root = lr / torch.expm1(t * math.log(b1)), (-torch.expm1(t * math.log(b2))).rsqrt()
-        step = map_tree(lambda m, v: v.sqrt().mul_(root).add_(eps).reciprocal_().mul_(m).mul_(scale), m, v)
+        first, second = -torch.expm1(t * math.log(b1)), (-torch.expm1(t * math.log(b2))).sqrt()
+        # The corrections multiply eps and the step rather than m and v: fewer passes over memory.
+        floor, scale = eps * second, -lr * second / first
+        step = map_tree(lambda m, v: torch.div(m, v.sqrt().add_(floor)).mul_(scale), m, v)
         return step, {"m": m, "v": v, "t": t}
 
     return Rule(init, update)

@@ -34,7 +34,7 @@ def find(paper: str, run: str, root: Path = Path("."), **how) -> dict:
 
 def threshold(pilot: Pilot, curve: list[runs.Curve]) -> dict[str, float]:
     """lo, hi and the threshold lo + fraction (hi - lo) of a curve's training accuracy after the warm start."""
-    accuracies = [value for round, name, value in curve if name == "train_accuracy" and round > pilot.warm_start]
+    accuracies = [value for round, name, value in curve if name == "train_accuracy" and round > pilot.rule.warm_start]
     lo, hi = np.quantile(accuracies, pilot.quantiles)
     found = {"threshold": lo + pilot.fraction * (hi - lo), "lo": lo, "hi": hi}
     return {key: round(float(value), 4) for key, value in found.items()}

@@ -218,6 +218,7 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, started: str) -
         "status": lane.status,
         "rounds": lane.rounds,
         "metrics": lane.metrics if lane.status != "diverged" else {},
+        "shifted": {shift: found for shift, found in lane.crossed.items() if shift != "+0"},
         "rejected": lane.rejected,
         "seconds": round(lane.seconds, 3),
         "provenance": provenance(config, device, started),

@@ -80,7 +80,8 @@ class Pilot(Strict):
     """How a run's stopping threshold is found (protocols-1, 1.5), and the rest of its stopping rule.
 
     `rounds` without stopping on `seed`, which no table reports; lo and hi are the `quantiles` of the training accuracy
-    after `warm_start` rounds, looked at every `every` rounds; the threshold is lo + fraction (hi - lo).
+    after the warm start, looked at every `every` rounds; the threshold is lo + fraction (hi - lo).
+    `rule` is the stopping rule with its threshold still open, and with the largest margin.
     """
 
     seed: int
@@ -88,18 +89,22 @@ class Pilot(Strict):
     every: int = Field(default=1, ge=1)
     quantiles: tuple[float, float]
     fraction: float = Field(ge=0, le=1)
-    warm_start: int = Stop.model_fields["warm_start"].default
-    margin: float = Stop.model_fields["margin"].default
+    rule: Stop
 
-    def stop(self, threshold: float) -> Stop:
-        """The rule with the threshold that the pilot found."""
-        return Stop(threshold=threshold, warm_start=self.warm_start, margin=self.margin)
+    def stop(self, found: Found) -> Stop:
+        """The rule with the threshold that the pilot found.
+
+        Its margin is at most half of the way to hi, so that it can be armed where the accuracies lie close together.
+        """
+        margin = min(self.rule.margin, round((found.hi - found.threshold) / 2, 4))
+        return self.rule.model_copy(update={"threshold": found.threshold, "margin": margin})
 
 
 class Found(BaseModel):
     """What spec.py needs of a pilot's entry in pilots.json; the rest of the entry is there for the reader."""
 
     threshold: float = Field(ge=0, le=1)
+    hi: float = Field(ge=0, le=1)
     config_digest: str
 
 

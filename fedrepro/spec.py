@@ -153,7 +153,7 @@ class Paper:
         found = self.pilots[run]
         if found.config_digest != draft.pilot_config().digest():
             raise UsageError(f"the pilot of run {run!r} of {self.name} had other settings: repeat it with {command}.")
-        return draft.config.model_copy(update={"stop": draft.pilot.stop(found.threshold)})
+        return draft.config.model_copy(update={"stop": draft.pilot.stop(found)})
 
     def _cell(self, table: str, point: Point, metric: str, budget: str | None) -> Cell:
         variant = ";".join(f"{axis}={value}" for axis, value in point.items() if axis not in FIXED)
@@ -239,8 +239,7 @@ def _resolve(settings: dict[str, Any], where: str) -> Draft:
     try:
         if stop.get("threshold") != "pilot":
             return Draft(RunConfig.model_validate(fields), None)
-        rest = {key: value for key, value in stop.items() if key != "threshold"}
-        pilot = Pilot.model_validate(settings.get("pilot", {}) | rest)
+        pilot = Pilot.model_validate(settings.get("pilot", {}) | {"rule": stop | {"threshold": 0}})
         return Draft(RunConfig.model_validate(fields | {"stop": None}), pilot)
     except ValidationError as error:
         raise UsageError(f"{where}: {first_fault(error)}") from error

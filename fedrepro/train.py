@@ -31,6 +31,7 @@ class Lane:
     """One seed's place in the run: its data, its streams and what it has shown so far.
 
     `status` is "running" until the seed ends as "finished", "stopped", "cap" or "diverged", after `rounds` rounds.
+    `crossed`: by the threshold's shift (0 is the rule's own), the first round below it and the metrics there.
     `kept` [K, samples, classes] are the members' logits on the watched rows, `stale` the members that moved since.
     """
 
@@ -46,10 +47,16 @@ class Lane:
     armed: bool = False
     curve: list[Curve] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
+    crossed: dict[str, dict[str, float]] = field(default_factory=dict)
     kept: Tensor | None = None
     stale: set[int] = field(default_factory=set)
 
-    SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics")
+    SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics", "crossed")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the rule has stopped the seed, which may be followed for a while."""
+        return "+0" in self.crossed
 
     def record(self, metric: str, value: float) -> None:
         """One point of the seed's curve, at its present round."""
@@ -113,9 +120,10 @@ class Training:
         self.round += 1
         ended = {}
         for row, lane in enumerate(self.running):
-            lane.rounds = self.round
-            lane.rejected += int((~accepted[row]).sum())
             lane.idle = 0 if accepted[row].any() else lane.idle + 1
+            if not lane.stopped:
+                lane.rounds = self.round
+                lane.rejected += int((~accepted[row]).sum())
             if self.method.members:
                 lane.stale |= set(self.method.members.changed[place])
             if status := self._watch(lane, row):
@@ -126,41 +134,62 @@ class Training:
         """Extend the seed's curves where they are due and say whether, and how, the seed ends here."""
         last = self.round == self.config.rounds
         lost = lane.idle >= len(self.method.phases)
-        accuracy = None
+        followed = lane.stopped
         if last or lost or self.round % self.config.watch.train_every == 0:
-            with self._in(self.config.watch.precision):
-                logits = self._watched_logits(lane, row)
-            accuracy, loss = score(logits, lane.watched[1])
-            lane.record("train_accuracy", accuracy)
-            lane.record("train_loss", loss)
-            if lost or not np.isfinite(loss):
-                return "diverged"
-        status = self._stopping(lane, accuracy) or (last and ("cap" if self.config.stop else "finished")) or None
-        if status or self.round % self.config.watch.test_every == 0:
+            accuracy, loss = self._look(lane, row)
+            lost |= not np.isfinite(loss)
+            if not followed:
+                lane.record("train_accuracy", accuracy)
+                lane.record("train_loss", loss)
+            if not lost:
+                self._cross(lane, row, accuracy)
+        if lost and not followed:
+            return "diverged"
+        if not followed and (last or lane.stopped or self.round % self.config.watch.test_every == 0):
             self._test(lane, row)
-        if status:
-            self._final(lane, row)
-        return status
+        if lane.stopped:
+            return "stopped" if last or lost or self._followed(lane) else None
+        if last:
+            lane.metrics = self._metrics(row)
+            return "cap" if self.config.stop else "finished"
+        return None
 
-    def _stopping(self, lane: Lane, accuracy: float | None) -> str | None:
-        """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`."""
+    def _cross(self, lane: Lane, row: int, accuracy: float) -> None:
+        """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift."""
         stop = self.config.stop
-        if stop is None or accuracy is None:
-            return None
+        if stop is None:
+            return
         lane.armed |= accuracy > stop.threshold + stop.margin
-        return "stopped" if lane.armed and self.round >= stop.warm_start and accuracy < stop.threshold else None
+        if not lane.armed or self.round < stop.warm_start:
+            return
+        below = [f"{shift:+g}" for shift in (0, *stop.shifts) if accuracy < stop.threshold + shift]
+        if new := [shift for shift in below if shift not in lane.crossed]:
+            metrics = self._metrics(row)
+            lane.crossed |= {shift: {"rounds": self.round, **metrics} for shift in new}
+            if "+0" in new:
+                lane.metrics = metrics
+
+    def _followed(self, lane: Lane) -> bool:
+        """Whether a stopped seed has nothing more to show."""
+        stop = self.config.stop
+        return len(lane.crossed) > len(stop.shifts) or self.round >= lane.rounds + stop.follow
+
+    def _look(self, lane: Lane, row: int) -> tuple[float, float]:
+        """Accuracy and loss on the watched rows."""
+        with self._in(self.config.watch.precision):
+            return score(self._watched_logits(lane, row), lane.watched[1])
 
     def _watched_logits(self, lane: Lane, row: int) -> Tensor:
         x, state = lane.watched[0], trees.one(self.state, row)
         if not self.method.members:
             return in_parts(lambda part: self.method.predict(state, part), x)
-        moved = tuple(sorted(lane.stale))
-        fresh = in_parts(lambda part: self.method.members.logits(state, moved, part), x, dim=1)
-        if lane.kept is None:
-            lane.kept = fresh
-        else:
-            lane.kept[list(moved)] = fresh
-        lane.stale = set()
+        if moved := tuple(sorted(lane.stale)):
+            fresh = in_parts(lambda part: self.method.members.logits(state, moved, part), x, dim=1)
+            if lane.kept is None:
+                lane.kept = fresh
+            else:
+                lane.kept[list(moved)] = fresh
+            lane.stale = set()
         return lane.kept.mean(0)
 
     def _test(self, lane: Lane, row: int) -> None:
@@ -169,11 +198,13 @@ class Training:
             lane.record(f"{name}_accuracy", accuracy)
             lane.record(f"{name}_loss", loss)
 
-    def _final(self, lane: Lane, row: int) -> None:
-        """The reported metrics: all training rows of all clients pooled, and every test set."""
-        sets = {"train": (lane.feeder.x, lane.feeder.y), **lane.data.tests}
-        for name, (x, y) in sets.items():
-            lane.metrics[f"{name}_accuracy"], lane.metrics[f"{name}_loss"] = self._score(row, x, y)
+    def _metrics(self, row: int) -> dict[str, float]:
+        """What is reported: accuracy and loss on all clients' training rows pooled, and on every test set."""
+        lane = self.running[row]
+        metrics = {}
+        for name, (x, y) in {"train": (lane.feeder.x, lane.feeder.y), **lane.data.tests}.items():
+            metrics[f"{name}_accuracy"], metrics[f"{name}_loss"] = self._score(row, x, y)
+        return metrics
 
     def _score(self, row: int, x: Tensor, y: Tensor) -> tuple[float, float]:
         state = trees.one(self.state, row)

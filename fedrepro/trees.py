@@ -41,8 +41,8 @@ def rows(tree: Tree, index: Sequence[int]) -> Tree:
     first, count = index[0], len(index)
     if list(index) == list(range(first, first + count)):
         return map_tree(lambda leaf: leaf.narrow(0, first, count), tree)
-    chosen = torch.tensor(index, device=next(leaves(tree))[1].device)
-    return map_tree(lambda leaf: leaf.index_select(0, chosen), tree)
+    # Not index_select, which vmap turns into a gather, ten times as slow.
+    return map_tree(lambda leaf: torch.stack([leaf[i] for i in index]), tree)
 
 
 def put(tree: Tree, index: Sequence[int], new: Tree) -> Tree:

@@ -46,7 +46,7 @@ class Draw:
     size: int | None
     steps: int = 1
     epochs: int = 0
-    chunk: int = 2000
+    chunk: int = 5000
     clients: str | int | tuple[int, ...] = "all"
 
 

@@ -57,7 +57,8 @@ def plugin(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(site)
     forget()
     yield site / "other_package.py"
-    sys.modules.pop("other_package", None)
+    for name in [name for name in sys.modules if name.startswith("other_")]:
+        del sys.modules[name]
     forget()
 
 
@@ -206,3 +207,17 @@ def test_an_edit_of_a_plugin(plugin, change):
 def test_a_plugin_depends_on_its_file_and_on_ours(plugin):
     assert set(lineage.source_files("bare")) >= set(lineage.source_files("fedavg"))
     assert plugin.resolve() in {path.resolve() for path in lineage._closure("bare")}
+
+
+@pytest.mark.parametrize("how", ["import other_helper", "from other_package import helper", "from . import helper"])
+def test_a_plugin_depends_on_the_other_modules_of_its_own_package(plugin, how):
+    package = plugin.with_suffix("")
+    package.mkdir()
+    plugin.rename(package / "__init__.py")
+    (package / "helper.py").write_text("RATE = 1\n")
+    (package.parent / "other_helper.py").write_text("RATE = 1\n")
+    (package / "__init__.py").write_text(PLUGIN + how + "\n")
+    forget()
+    found = package / "helper.py" in lineage._closure("bare")
+    assert found == ("other_helper" not in how)
+    assert package.parent / "other_helper.py" not in lineage._closure("bare")

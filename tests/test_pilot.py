@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fedrepro import pilot
+from fedrepro.config import Stop
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.schema import Pilot
+from fedrepro.schema import Found, Pilot
 from fedrepro.spec import load_paper
 
 SPEC = """
@@ -59,7 +60,8 @@ def toy(tmp_path, monkeypatch):
 
 
 def settings(**changes):
-    return Pilot(**({"seed": 1000, "rounds": 9, "quantiles": (0.1, 0.9), "fraction": 0.25, "warm_start": 2} | changes))
+    rule = {"threshold": 0, "warm_start": 2}
+    return Pilot(**({"seed": 1000, "rounds": 9, "quantiles": (0.1, 0.9), "fraction": 0.25, "rule": rule} | changes))
 
 
 def curve(*accuracies):
@@ -70,6 +72,12 @@ def test_the_threshold_by_hand():
     # After the warm start: 0.5, 0.6, ..., 1.0, six numbers, whose quantile q is 0.5 + 0.5 q.
     found = pilot.threshold(settings(), curve(0.1, 0.2, 0.9, 0.5, 0.8, 1.0, 0.7, 0.6))
     assert found == {"threshold": 0.65, "lo": 0.55, "hi": 0.95}  # 0.55 + 0.25 (0.95 - 0.55)
+
+
+@pytest.mark.parametrize(("hi", "margin"), [(0.9, 0.05), (0.7, 0.05), (0.66, 0.03), (0.6, 0.0)])
+def test_the_margin_is_at_most_half_of_the_way_to_hi(hi, margin):
+    found = Found(threshold=0.6, hi=hi, config_digest="")
+    assert settings().stop(found) == Stop(threshold=0.6, warm_start=2, margin=margin)
 
 
 @pytest.mark.parametrize(("fraction", "wanted"), [(0.0, 0.5), (0.5, 0.6), (1.0, 0.7)])
@@ -107,7 +115,8 @@ def test_a_pilot_is_trained_and_entered(toy):
     assert (entry["seed"], entry["rounds"]) == (1000, 9)
 
     stop = load_paper("toy").run("digits-game").stop
-    assert (stop.threshold, stop.warm_start, stop.margin) == (entry["threshold"], 3, 0.1)
+    assert (stop.threshold, stop.warm_start) == (entry["threshold"], 3)
+    assert stop.margin == pytest.approx(min(0.1, (entry["hi"] - entry["threshold"]) / 2), abs=1e-4)
     pilot.enter(toy, "a-run", entries["a-run"])
     pilot.enter(toy, "z-run", entries["z-run"])
     assert json.loads(toy.read_text()) == {**entries, "digits-game": entry}

@@ -17,7 +17,7 @@ import torch
 
 from fedrepro import lineage, runs
 from fedrepro.checkpoints import Checkpoints
-from fedrepro.config import RunConfig
+from fedrepro.config import RunConfig, Stop
 from fedrepro.errors import FedreproError, Interrupted, UsageError
 from fedrepro.train import Lane, Training
 
@@ -82,7 +82,7 @@ def test_a_record_says_what_was_run_on_what_and_what_came_out():
     assert record["data"]["facts"].keys() == record["seeds"].keys() == {"0", "1"}
     assert [part["rows"] for part in record["data"]["facts"]["0"]["clients"]] == [750, 750]
     for entry in record["seeds"].values():
-        assert list(entry) == ["status", "rounds", "metrics", "rejected", "seconds", "provenance"]
+        assert list(entry) == ["status", "rounds", "metrics", "shifted", "rejected", "seconds", "provenance"]
         assert (entry["status"], entry["rounds"], entry["rejected"]) == ("finished", 7, 0)
         assert list(entry["metrics"]) == ["train_accuracy", "train_loss", "test_accuracy", "test_loss"]
         assert 0 < entry["metrics"]["train_accuracy"] < 1
@@ -247,7 +247,7 @@ DRIVER = """
 import sys, time, torch
 from pathlib import Path
 from fedrepro import runs
-from fedrepro.config import RunConfig
+from fedrepro.config import RunConfig, Stop
 torch.set_num_threads(1)
 how = {"device": "cpu", "every": 0, "watch": lambda training: time.sleep(0.05)}
 runs.execute(RunConfig.model_validate_json(sys.argv[1]), runs.Place(Path("runs/one")), **how)
@@ -364,9 +364,13 @@ def snapshot(run):
 
 @pytest.mark.parametrize("cut", [3, 4])
 def test_a_resumed_training_goes_on_bit_for_bit(training, variant, same, monkeypatch, cut):
-    stopping = lambda self, lane, accuracy: "stopped" if (lane.seed, self.round) == (5, 4) else None  # noqa: E731
-    monkeypatch.setattr(Training, "_stopping", stopping)  # one seed ends before the second cut
+    def cross(self, lane, row, accuracy):
+        if (lane.seed, self.round) == (5, 4):
+            lane.crossed["+0"] = {}
+
+    monkeypatch.setattr(Training, "_cross", cross)  # one seed ends before the second cut
     settings = {"seeds": (3, 5, 8), "hyper": variant[1], "rounds": 9, "watch": {"train_every": 2, "test_every": 4}}
+    settings["stop"] = Stop(threshold=0.5)
     whole, half, rest = (training(variant[0], **settings) for _ in range(3))
     for _ in whole:
         pass

@@ -40,8 +40,8 @@ def test_flgames_table1_has_ten_runs_for_twenty_cells():
     fast = drafts["colored-mnist-v-fl-smooth-fast-parallel"]
     smooth = {"capacity": 5, "response": "buffer_only"}
     assert fast.config.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, **smooth, "order": "parallel"}
-    assert (fast.config.rounds, fast.pilot.warm_start) == (2925, 117)
-    assert fast.pilot.warm_start < fast.pilot.rounds < 2925  # a Fast pilot is cut short
+    assert (fast.config.rounds, fast.pilot.rule.warm_start) == (2925, 117)
+    assert fast.pilot.rule.warm_start < fast.pilot.rounds < 2925  # a Fast pilot is cut short
     assert drafts["colored-mnist-fedsgd"].pilot is None
 
 
@@ -79,8 +79,8 @@ def test_pilot_is_the_run_on_another_seed_without_stopping(toy):
     config, pilot = toy.pilot_config(run), toy.pilot(run)
     assert (config.seeds, config.rounds, config.stop) == ((1000,), 40, None)
     assert config.hyper == toy.run(run).hyper
-    assert (pilot.warm_start, pilot.quantiles, pilot.fraction) == (10, (0.1, 0.9), 0.25)
-    assert toy.run(run).stop == Stop(threshold=0.575, warm_start=10)
+    assert (pilot.rule.warm_start, pilot.quantiles, pilot.fraction) == (10, (0.1, 0.9), 0.25)
+    assert toy.run(run).stop == Stop(threshold=0.575, warm_start=10, margin=0.0375)  # half of the way to hi, 0.65
     with pytest.raises(UsageError, match="needs no pilot"):
         toy.pilot("toys-plain")
 

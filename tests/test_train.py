@@ -131,6 +131,38 @@ def test_without_a_rule_a_run_is_finished(training, made_accuracies):
     assert run.lanes[0].status == "finished"
 
 
+# Threshold 0.5, shifts +-0.1, never armed below 0.6.
+SHIFTS = {  # accuracies, follow: {shift: round}, rounds reported, rounds played, status
+    "each in turn": (([0.9, 0.55, 0.45, 0.6, 0.35, 0.3], 3), {"+0.1": 2, "+0": 3, "-0.1": 5}, 3, 5, "stopped"),
+    "all at once": (([0.9, 0.2, 0.2, 0.2], 3), {"+0.1": 2, "+0": 2, "-0.1": 2}, 2, 2, "stopped"),
+    "followed in vain": (([0.9, 0.45, 0.6, 0.6, 0.3], 2), {"+0.1": 2, "+0": 2}, 2, 4, "stopped"),
+    "not followed": (([0.9, 0.45, 0.3], 0), {"+0.1": 2, "+0": 2}, 2, 2, "stopped"),
+    "the cap ends it": (([0.9, 0.9, 0.45, 0.6], 3), {"+0.1": 3, "+0": 3}, 3, 4, "stopped"),
+    "only the upper one": (([0.9, 0.55, 0.9, 0.9], 3), {"+0.1": 2}, 4, 4, "cap"),
+    "never armed": (([0.55, 0.3, 0.2], 3), {}, 3, 3, "cap"),
+}
+
+
+@pytest.mark.parametrize("case", SHIFTS)
+def test_shifted_thresholds(training, made_accuracies, case):
+    (accuracies, follow), crossed, reported, played, status = SHIFTS[case]
+    made_accuracies({0: accuracies})
+    rule = Stop(threshold=0.5, warm_start=0, margin=0.1, shifts=(0.1, -0.1), follow=follow)
+    run = training("f-irm", rounds=len(accuracies), stop=rule)
+    assert len(list(run)) == played
+    lane = run.lanes[0]
+    assert ({shift: found["rounds"] for shift, found in lane.crossed.items()}, lane.status) == (crossed, status)
+    plain = training("f-irm", rounds=len(accuracies), stop=rule.model_copy(update={"shifts": ()}))
+    assert len(list(plain)) == reported
+    for name in ("status", "rounds", "rejected", "curve", "metrics"):
+        assert getattr(lane, name) == getattr(plain.lanes[0], name)
+    for found in lane.crossed.values():  # what a run reports that stops in that round
+        alone = training("f-irm", rounds=found["rounds"])
+        for _ in alone:
+            pass
+        assert {"rounds": found["rounds"], **alone.lanes[0].metrics} == found
+
+
 def test_a_resumed_seed_is_still_armed(training, made_accuracies):
     made_accuracies({0: [0.9, 0.55, 0.55, 0.4, 0.4]})
     run, resumed = (training("f-irm", stop=Stop(threshold=0.5, warm_start=0)) for _ in range(2))
@@ -245,6 +277,15 @@ def test_only_members_that_moved_are_computed(training):
     for _ in run:
         pass
     assert asked == [(0, 1, 2), (1,), (2,), (0,), (1,)]
+
+
+def test_a_cycle_that_moves_no_member_needs_no_logits(training, same):
+    run = training("f-irm", sizes=(20, 20, 20))
+    still = dataclasses.replace(run.method.members, changed=((),))
+    run.method = dataclasses.replace(run.method, members=still)
+    states = watch_states(run, 3)
+    first = run.method.predict(states[1], run.lanes[0].watched[0])
+    torch.testing.assert_close(run.lanes[0].kept.mean(0), first)
 
 
 # Updates that are not finite

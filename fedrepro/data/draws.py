@@ -36,8 +36,10 @@ class Feeder:
         for place, r in zip(index, rows, strict=True):
             place[: len(r), : r.shape[1]] = r
         live = torch.from_numpy(index >= 0).to(self.x.device)
-        chosen = torch.from_numpy(index.clip(min=0)).to(self.x.device)
-        return Batch(torch.tensor(clients, device=self.x.device), self.x[chosen], self.y[chosen], live)
+        chosen = torch.from_numpy(index.clip(min=0)).to(self.x.device).flatten()
+        # index_select copies rows, which indexing does ten times slower.
+        x, y = (of.index_select(0, chosen).unflatten(0, index.shape) for of in (self.x, self.y))
+        return Batch(torch.tensor(clients, device=self.x.device), x, y, live)
 
     def cohort(self, clients: str | int | tuple[int, ...], round: int) -> list[int]:
         """The clients of a round, in increasing order; a number is sampled at (seed, round, 0, "cohort")."""

@@ -212,7 +212,7 @@ def respond(game: Game, turn: Turn) -> Phase:
         if game.capacity:
             fresh |= remember(clients, turn, w)
         played = {key: trees.put(clients[key], turn, value) for key, value in fresh.items()}
-        metrics = {"loss": torch.stack(losses).mean(), "accepted": over_clients(trees.finite)(w)}
+        metrics = {"loss": torch.stack(losses).mean(), "accepted": over_clients(trees.finite)(opt)}
         return {"clients": played, "server": state["server"]}, metrics
 
     return Phase(Draw(size=game.batch, steps=game.steps, clients=turn), step)
@@ -223,10 +223,14 @@ def opposition(game: Game, clients: State, turn: Turn, z: Tensor) -> Tensor:
     now = past = torch.zeros(len(turn), 1, 1, device=z.device)
     for ahead in range(1, game.n):
         rivals = [(k + ahead) % game.n for k in turn]
+        # The batches come to the rivals in the order of these, since batches are smaller than predictors.
+        order = sorted(range(len(turn)), key=rivals.__getitem__)
+        back = sorted(range(len(turn)), key=order.__getitem__)
+        there, faced = trees.rows(clients, sorted(rivals)), trees.rows(z, order)
         if game.response != "buffer_only" or not game.capacity:
-            now = now + over_clients(game.predictor.apply)(trees.rows(clients["w"], rivals), z)
+            now = now + trees.rows(over_clients(game.predictor.apply)(there["w"], faced), back)
         if game.capacity:
-            past = past + history(game, trees.rows(clients["past"], rivals), clients["plays"][rivals], z)
+            past = past + trees.rows(history(game, there["past"], there["plays"], faced), back)
     return RESPONSES[game.response](now, past) if game.capacity else now
 
 
