@@ -24,8 +24,8 @@ class Stop(Strict):
     Enabled after `warm_start` rounds, and only once the accuracy has exceeded `threshold + margin`: an untrained
     ensemble is below any threshold, so without the margin training would stop at once. Accuracies are fractions.
 
-    `shifts`: what the seed would have reported had the threshold been moved by these; for the lower ones, a seed that
-    has stopped plays on for up to `follow` rounds, which move nothing else that it reports.
+    A stopped seed's results stand, but it may be followed for a while: to round `until`, for its curves, and for at
+    most `follow` rounds to show what it would have reported had the threshold been moved by each of `shifts`.
     """
 
     threshold: float = Field(ge=0, le=1)
@@ -33,6 +33,7 @@ class Stop(Strict):
     margin: float = Field(default=0.05, ge=0)
     shifts: tuple[float, ...] = ()
     follow: int = Field(default=0, ge=0)
+    until: int = Field(default=0, ge=0)
 
 
 class Watch(Strict):

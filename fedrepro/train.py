@@ -58,9 +58,9 @@ class Lane:
         """Whether the rule has stopped the seed, which may be followed for a while."""
         return "+0" in self.crossed
 
-    def record(self, metric: str, value: float) -> None:
-        """One point of the seed's curve, at its present round."""
-        self.curve.append((self.rounds, metric, value))
+    def record(self, round: int, metric: str, value: float) -> None:
+        """One point of the seed's curve."""
+        self.curve.append((round, metric, value))
 
 
 class Training:
@@ -138,14 +138,13 @@ class Training:
         if last or lost or self.round % self.config.watch.train_every == 0:
             accuracy, loss = self._look(lane, row)
             lost |= not np.isfinite(loss)
-            if not followed:
-                lane.record("train_accuracy", accuracy)
-                lane.record("train_loss", loss)
+            lane.record(self.round, "train_accuracy", accuracy)
+            lane.record(self.round, "train_loss", loss)
             if not lost:
                 self._cross(lane, row, accuracy)
         if lost and not followed:
             return "diverged"
-        if not followed and (last or lane.stopped or self.round % self.config.watch.test_every == 0):
+        if last or (lane.stopped and not followed) or self.round % self.config.watch.test_every == 0:
             self._test(lane, row)
         if lane.stopped:
             return "stopped" if last or lost or self._followed(lane) else None
@@ -172,7 +171,8 @@ class Training:
     def _followed(self, lane: Lane) -> bool:
         """Whether a stopped seed has nothing more to show."""
         stop = self.config.stop
-        return len(lane.crossed) > len(stop.shifts) or self.round >= lane.rounds + stop.follow
+        shown = len(lane.crossed) > len(stop.shifts) or self.round >= lane.rounds + stop.follow
+        return shown and self.round >= stop.until
 
     def _look(self, lane: Lane, row: int) -> tuple[float, float]:
         """Accuracy and loss on the watched rows."""
@@ -195,8 +195,8 @@ class Training:
     def _test(self, lane: Lane, row: int) -> None:
         for name, (x, y) in lane.data.tests.items():
             accuracy, loss = self._score(row, x, y)
-            lane.record(f"{name}_accuracy", accuracy)
-            lane.record(f"{name}_loss", loss)
+            lane.record(self.round, f"{name}_accuracy", accuracy)
+            lane.record(self.round, f"{name}_loss", loss)
 
     def _metrics(self, row: int) -> dict[str, float]:
         """What is reported: accuracy and loss on all clients' training rows pooled, and on every test set."""

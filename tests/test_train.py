@@ -143,6 +143,19 @@ SHIFTS = {  # accuracies, follow: {shift: round}, rounds reported, rounds played
 }
 
 
+@pytest.mark.parametrize(("until", "played"), [(0, 3), (3, 3), (5, 5), (9, 6)])
+def test_a_stopped_seed_is_followed_for_its_curves(training, made_accuracies, until, played):
+    made_accuracies({0: [0.9, 0.9, 0.2, 0.9, 0.1, 0.3]})
+    watch = {"test_every": 2}
+    run = training("f-irm", rounds=6, watch=watch, stop=Stop(threshold=0.5, warm_start=0, until=until))
+    assert len(list(run)) == played
+    lane = run.lanes[0]
+    assert (lane.status, lane.rounds) == ("stopped", 3)
+    assert [round for round, metric, _ in lane.curve if metric == "train_loss"] == list(range(1, played + 1))
+    tested = [round for round, metric, _ in lane.curve if metric == "test_loss"]
+    assert tested == sorted({3, *range(2, played + 1, 2)})  # where the results are from, and where it is due
+
+
 @pytest.mark.parametrize("case", SHIFTS)
 def test_shifted_thresholds(training, made_accuracies, case):
     (accuracies, follow), crossed, reported, played, status = SHIFTS[case]
@@ -154,8 +167,11 @@ def test_shifted_thresholds(training, made_accuracies, case):
     assert ({shift: found["rounds"] for shift, found in lane.crossed.items()}, lane.status) == (crossed, status)
     plain = training("f-irm", rounds=len(accuracies), stop=rule.model_copy(update={"shifts": ()}))
     assert len(list(plain)) == reported
-    for name in ("status", "rounds", "rejected", "curve", "metrics"):
+    for name in ("status", "rounds", "rejected", "metrics"):
         assert getattr(lane, name) == getattr(plain.lanes[0], name)
+    curve = plain.lanes[0].curve
+    assert lane.curve[: len(curve)] == curve
+    assert max(round for round, _, _ in lane.curve) == played
     for found in lane.crossed.values():  # what a run reports that stops in that round
         alone = training("f-irm", rounds=found["rounds"])
         for _ in alone:
