@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fedrepro import evaluate, tables
+from fedrepro import claims, evaluate, figures, quantities, tables
 from fedrepro.errors import OutsideTolerance
 from fedrepro.files import write_json
 from fedrepro.layout import STYLES
@@ -21,9 +21,13 @@ from fedrepro.spec import Paper, load_papers
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict on every cell, and one sentence for each thing that must be mended or declared."""
+    """The verdict on every cell, and one sentence for each thing that must be mended or declared.
+
+    `claims`: paper -> claim -> verdict; one that fails is a finding about the paper and no problem.
+    """
 
     results: list[Result]
+    claims: dict[str, dict[str, str]]
     problems: list[str]
 
     def enforce(self) -> None:
@@ -34,14 +38,23 @@ class Report:
 
 
 def run(root: str | Path = ".") -> Report:
-    """Check every table of every paper from its records and write reports/check.json; `Report.enforce` raises."""
+    """Check tables, figures and claims of every paper from the records and write reports/check.json.
+
+    `Report.enforce` raises.
+    """
     root = Path(root)
-    report = Report([], [])
+    report = Report([], {}, [])
     for paper in load_papers(root):
         for table in paper.spec.tables:
             results, problems = _table(paper, table)
             report.results.extend(results)
             report.problems.extend(problems)
+        for figure in paper.figures:
+            report.problems.extend(_figure(paper, figure))
+        if paper.spec.claims:
+            report.claims[paper.name], problems = _claims(paper)
+            report.problems.extend(problems)
+    report.problems[:] = dict.fromkeys(report.problems)  # a run may be missing in several places
     write_json(root / "reports" / "check.json", _summary(report))
     return report
 
@@ -59,8 +72,9 @@ def show(report: Report) -> Group:
             drawn.add_row(Text(str(result.cell)), *numbers, status, Text(result.reason))
     counts = ", ".join(f"{number} {status}" for status, number in _counts(report.results).items() if number)
     cells = Text(f"{len(report.results)} cells: {counts or 'none'}")
+    found = [Text(f"claims of {paper}: {_tally(verdicts)}") for paper, verdicts in report.claims.items()]
     problems = [Text(problem, style="bold red") for problem in report.problems]
-    return Group(*([drawn] if drawn.row_count else []), cells, *problems)
+    return Group(*([drawn] if drawn.row_count else []), cells, *found, *problems)
 
 
 def _table(paper: Paper, table: str) -> tuple[list[Result], list[str]]:
@@ -74,6 +88,29 @@ def _table(paper: Paper, table: str) -> tuple[list[Result], list[str]]:
     if not found.faults:
         problems += _stale(paper, table, found, results)
     return results, problems
+
+
+def _figure(paper: Paper, figure: str) -> list[str]:
+    """What is wrong with a figure. Its PNG is not compared: its bytes depend on the machine's compression library."""
+    from fedrepro import plot  # slow to import, and not every paper has figures
+
+    found = figures.collect(paper, figure)
+    if found.faults:
+        return list(found.faults.values())
+    points, (svg, _) = (each(paper.name, figure, paper.root) for each in (figures.path, figures.pictures))
+    drawn = plot.picture(paper, figure, found.points, "svg")
+    return _unequal({points: figures.text(found.points).encode(), svg: drawn})
+
+
+def _claims(paper: Paper) -> tuple[dict[str, str], list[str]]:
+    """The verdicts on a paper's claims, and what is wrong with its files."""
+    found = quantities.collect(paper)
+    verdicts = claims.verdicts(claims.weigh(paper, found.readings))
+    if found.faults:
+        return verdicts, list(found.faults.values())
+    texts = {quantities.path(paper.name, paper.root): quantities.text(found.readings)}
+    texts |= claims.texts(paper, found.readings)
+    return verdicts, _unequal({path: text.encode() for path, text in texts.items()})
 
 
 def _outside(result: Result) -> str:
@@ -96,12 +133,21 @@ def _idle(paper: Paper, table: str, remark: Remark) -> str:
 
 def _stale(paper: Paper, table: str, found: evaluate.Evaluation, results: list[Result]) -> list[str]:
     """The files that do not say what the records give."""
-    metrics = {evaluate.path(paper.name, table, paper.root): evaluate.text(found.measures)}
+    texts = {evaluate.path(paper.name, table, paper.root): evaluate.text(found.measures)}
+    texts |= tables.texts(paper, table, results)
+    return _unequal({path: text.encode() for path, text in texts.items()})
+
+
+def _unequal(files: dict[Path, bytes]) -> list[str]:
     return [
         f"{path} does not equal what its records render: run `dvc repro`."
-        for path, text in (metrics | tables.texts(paper, table, results)).items()
-        if not path.exists() or path.read_bytes() != text.encode()
+        for path, content in files.items()
+        if not path.exists() or path.read_bytes() != content
     ]
+
+
+def _tally(verdicts: dict[str, str]) -> str:
+    return ", ".join(f"{number} {verdict}" for verdict, number in Counter(verdicts.values()).items())
 
 
 def _counts(results: list[Result]) -> dict[str, int]:
@@ -117,6 +163,7 @@ def _summary(report: Report) -> dict[str, object]:
     return {
         "format": 1,
         "counts": {name: {table: _counts(rows) for table, rows in each.items()} for name, each in grouped.items()},
+        "claims": report.claims,
         "cells": [_entry(result) for result in report.results if result.reason],
         "problems": report.problems,
     }

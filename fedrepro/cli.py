@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
-show = typer.Typer(help="What there is: methods, datasets, papers, tables, runs.", no_args_is_help=True)
+show = typer.Typer(help="What there is: methods, datasets, papers, tables, claims, runs.", no_args_is_help=True)
 app.add_typer(data, name="data")
 app.add_typer(show, name="show")
 
@@ -32,6 +32,8 @@ Dataset = Annotated[str | None, typer.Option(help="A dataset in place of the met
 Paper = Annotated[str | None, typer.Option(help="A paper: `fedrepro show papers` lists them.")]
 Run = Annotated[str | None, typer.Option(help="A planned run of the paper: `fedrepro show runs` lists them.")]
 Table = Annotated[str | None, typer.Option(help="A table of the paper: `fedrepro show tables` lists them.")]
+Figure = Annotated[str | None, typer.Option(help="A figure of the paper: paper.toml has them.")]
+Claims = Annotated[bool, typer.Option("--claims", help="The claims of the paper.")]
 Budget = Annotated[str | None, typer.Option(help="The planned run at another budget of its paper.")]
 Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2; they train together.")]
 Sets = Annotated[
@@ -114,20 +116,20 @@ def plan(
 
 
 @app.command()
-def evaluate(paper: Paper = None, table: Table = None) -> None:
-    """Write the tidy rows of tables from their runs' records; of all tables when none is named."""
-    from fedrepro import evaluate, spec
+def evaluate(paper: Paper = None, table: Table = None, figure: Figure = None, claims: Claims = False) -> None:
+    """Write the tidy rows of tables, figures and claims from their runs' records; of all when none is named."""
+    from fedrepro import report
 
-    for each, name in spec.named_tables(paper, table):
-        typer.echo(f"wrote {evaluate.table(each, name)}")
+    for path in report.evaluate(paper, table, figure, claims):
+        typer.echo(f"wrote {path}")
 
 
 @app.command()
 def report() -> None:
-    """Write all tables as .csv, .md and .tex from the rows that `evaluate` made."""
-    from fedrepro import tables
+    """Write tables as .csv, .md and .tex, figures as .svg and .png, claims as .csv and .md, from `evaluate`'s rows."""
+    from fedrepro import report
 
-    for path in tables.render():
+    for path in report.render():
         typer.echo(f"wrote {path}")
 
 
@@ -241,6 +243,16 @@ def show_table(
     from fedrepro import tables
 
     console().print(tables.show(paper, table))
+
+
+@show.command("claims")
+def show_claims(
+    paper: Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.")] = None,
+) -> None:
+    """Print the claims of the papers and how they fare, straight from the records."""
+    from fedrepro import claims
+
+    console().print(claims.show(paper))
 
 
 def console() -> Console:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, unknown
-from fedrepro.files import write_text
+from fedrepro.files import csv_text, write_text
 from fedrepro.schema import Table, first_fault
 from fedrepro.spec import Paper, load_paper
 
@@ -32,11 +32,15 @@ class Provenance(BaseModel):
 
 
 class Entry(BaseModel):
-    """One seed of a record: how its training ended, and its final metrics (none where it diverged)."""
+    """One seed of a record: how its training ended, and its final metrics (none where it diverged).
+
+    `shifted`: the metrics where the stopping threshold, moved by the key, would have ended it, if it would have.
+    """
 
     status: str
     rounds: int
     metrics: dict[str, FiniteFloat]
+    shifted: dict[float, dict[str, FiniteFloat]] = {}
     provenance: Provenance
 
 
@@ -48,12 +52,13 @@ class Data(BaseModel):
 
 
 class Record(BaseModel):
-    """What a table needs of runs/<paper>/<run>/record.json."""
+    """What a table needs of runs/<paper>/<run>/record.json. `curves`: the sha256 of the curves.csv beside it."""
 
     budget: str
     digest: str
     code: str
     data: Data
+    curves: str
     seeds: dict[int, Entry]
 
 
@@ -63,6 +68,7 @@ class Measure:
 
     `status` and `rounds`: how and when the seed's training ended. `threshold`: of the stopping rule, None without one.
     `budget`: of the record. `substitute`: what stands in for the paper's data, empty where it is the paper's own.
+    `raised`, `lowered`: the value had the threshold been moved by the largest and the smallest of its shifts.
     """
 
     run: str
@@ -74,6 +80,8 @@ class Measure:
     threshold: float | None
     budget: str
     substitute: str
+    raised: float | None
+    lowered: float | None
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,7 @@ def table(paper: str, name: str, root: str | Path = ".") -> Path:
     Raises FedreproError where a record is missing, incomplete or of other settings than the spec's.
     """
     found = collect(load_paper(paper, root), name)
-    if found.faults:
-        more = f" ({len(found.faults)} runs of {paper} {name} lack a usable record)" if len(found.faults) > 1 else ""
-        raise FedreproError(f"{next(iter(found.faults.values()))}{more}")
+    enforce(found.faults, f"{paper} {name}")
     return write_text(path(paper, name, root), text(found.measures))
 
 
@@ -116,8 +122,29 @@ def collect(paper: Paper, name: str) -> Evaluation:
         try:
             measures += _measures(_record(place, config, paper.budget), config, run, spec)
         except _Fault as fault:
-            faults[run] = f"{place} {fault}: run `dvc repro papers/{paper.name}/dvc.yaml:train-{run}`."
+            faults[run] = remedied(paper, run, f"{place} {fault}")
     return Evaluation(measures, faults)
+
+
+def usable(paper: Paper, run: str) -> Record:
+    """The record of a run, whole and of the spec's settings. Raises FedreproError with the remedy where it is not."""
+    place, config = record_path(paper.name, run, paper.root), paper.run(run)
+    try:
+        return _record(place, config, paper.budget)
+    except _Fault as fault:
+        raise FedreproError(remedied(paper, run, f"{place} {fault}")) from None
+
+
+def remedied(paper: Paper, run: str, fault: str) -> str:
+    """The sentence about a run's fault with what mends it."""
+    return f"{fault}: run `dvc repro papers/{paper.name}/dvc.yaml:train-{run}`."
+
+
+def enforce(faults: dict[str, str], what: str) -> None:
+    """Raise FedreproError with the first of the runs' faults, and the number of them, if there is any."""
+    if faults:
+        more = f" ({len(faults)} runs of {what} lack a usable record)" if len(faults) > 1 else ""
+        raise FedreproError(f"{next(iter(faults.values()))}{more}")
 
 
 def path(paper: str, table: str, root: str | Path = ".") -> Path:
@@ -132,11 +159,7 @@ def record_path(paper: str, run: str, root: str | Path = ".") -> Path:
 
 def text(measures: list[Measure]) -> str:
     """The measures as CSV; what is None is an empty field."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [field.name for field in fields(Measure)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(measure) for measure in measures)
-    return out.getvalue()
+    return csv_text(Measure, measures)
 
 
 def parse(text: str) -> list[Measure]:
@@ -144,12 +167,28 @@ def parse(text: str) -> list[Measure]:
     return [_measure(row) for row in csv.DictReader(io.StringIO(text))]
 
 
+def stored(path: Path, parse: Callable[[str], list[Any]], paper: Paper, runs: list[str], command: str) -> list[Any]:
+    """The rows that `command` wrote, which say their `run` and `budget`; FedreproError where missing or stale."""
+    remedy = f"run `{command}`"
+    if not path.exists():
+        raise FedreproError(f"{path} is missing: {remedy}.")
+    try:
+        rows = parse(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, KeyError) as error:
+        raise FedreproError(f"{path} cannot be read ({error}): {remedy}.") from error
+    if absent := set(runs) - {row.run for row in rows}:
+        raise FedreproError(f"{path} lacks run {min(absent)}: {remedy}.")
+    if other := {row.budget for row in rows} - {paper.budget}:
+        raise FedreproError(f"{path} is of budget {min(other)!r} instead of {paper.budget!r}: {remedy}.")
+    return rows
+
+
 class _Fault(Exception):
     """Why a record cannot be used."""
 
 
 def _measure(row: dict[str, str]) -> Measure:
-    numbers = {key: float(row[key]) if row[key] else None for key in ("value", "threshold")}
+    numbers = {key: float(row[key]) if row[key] else None for key in ("value", "threshold", "raised", "lowered")}
     return Measure(**(row | numbers | {"seed": int(row["seed"]), "rounds": int(row["rounds"])}))
 
 
@@ -175,6 +214,7 @@ def _record(place: Path, config: RunConfig, budget: str) -> Record:
 def _measures(record: Record, config: RunConfig, run: str, table: Table) -> list[Measure]:
     """The rows of one run: seed by seed, metric by metric."""
     threshold, substitute = config.stop.threshold if config.stop else None, record.data.substitute or ""
+    shifts = sorted(config.stop.shifts) if config.stop else []
     measures = []
     for seed in config.seeds:
         entry = record.seeds[seed]
@@ -182,5 +222,8 @@ def _measures(record: Record, config: RunConfig, run: str, table: Table) -> list
         if entry.status != "diverged" and (absent := [metric for metric in table.metrics if metric not in values]):
             raise _Fault(f"lacks {absent[0]} of seed {seed}")
         ended = (entry.status, entry.rounds, threshold, record.budget, substitute)
-        measures += [Measure(run, seed, metric, values.get(metric), *ended) for metric in table.metrics]
+        lowered, raised = (entry.shifted.get(shift, {}) for shift in (shifts[0], shifts[-1])) if shifts else ({}, {})
+        for metric in table.metrics:
+            moved = (raised.get(metric), lowered.get(metric))
+            measures.append(Measure(run, seed, metric, values.get(metric), *ended, *moved))
     return measures

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
 import json
 import os
+from collections.abc import Iterable
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from fedrepro.errors import FedreproError, UsageError
@@ -50,6 +55,20 @@ def write_json(path: str | Path, value: object) -> Path:
 def json_text(value: object) -> str:
     """What `write_json` writes: keys in the order given, so equal values give equal bytes."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def csv_text(kind: type, rows: Iterable[object]) -> str:
+    """Instances of the dataclass `kind` as CSV, a column for each of its fields; what is None is an empty field."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [field.name for field in fields(kind)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return out.getvalue()
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _sync(folder: Path) -> None:

@@ -10,11 +10,14 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fedrepro.results import Result
+from fedrepro.results import Result, mean
 from fedrepro.schema import FIXED, Table, matches
 
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
-STYLES = {"within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim"}
+STYLES = {
+    "within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim",
+    "holds": "green", "fails": "bold red", "undecided": "yellow",
+}  # fmt: skip
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\le$", "–": "--",
@@ -67,14 +70,16 @@ def sheet(table: Table, results: list[Result]) -> Sheet:
     datasets = {result.cell.dataset for result in results}
     keys = [*(["dataset"] if len(datasets) > 1 else []), *axes, "method"]
     stops = any(measure.threshold is not None for result in results for measure in result.measures)
+    moved = {result.cell.metric for result in results if any(result.sensitivity) and _is_test(result.cell.metric)}
     columns = [Column(key, "key") for key in keys]
     for metric in table.metrics:
         group = metric.replace("_", " ")
         columns += [Column("published", "published", group), Column("reproduced", "reproduced", group)]
+        columns += [Column("T+, T-", "fact", group)] if metric in moved else []
     columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
-    drawn = Sheet(table.title, _legend(results[0], stops), columns)
+    drawn = Sheet(table.title, _legend(results[0], stops, bool(moved)), columns)
     for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
-        drawn.rows.append(_row(drawn, table, list(row), keys, stops))
+        drawn.rows.append(_row(drawn, table, list(row), keys, stops, moved))
     return drawn
 
 
@@ -131,15 +136,23 @@ def terminal(sheet: Sheet) -> Group:
     return Group(drawn, Text("\n".join([*sheet.legend, *notes]), style="dim"))
 
 
-def _row(drawn: Sheet, table: Table, results: list[Result], keys: list[str], stops: bool) -> list[Entry]:
+def _is_test(metric: str) -> bool:
+    return metric.startswith("test")
+
+
+def _row(
+    drawn: Sheet, table: Table, results: list[Result], keys: list[str], stops: bool, moved: set[str]
+) -> list[Entry]:
     """One method under one setting; all its metrics come from the same run."""
     facts = results[0].cell.facts
     *settings, method = (facts.get(key, "–") for key in keys)
     readings = drawn.note(*(f"{remark.reason}." for remark in table.readings if matches(remark.when, facts)))
     row = [*map(Entry, settings), Entry(method, notes=readings)]
     for result in results:
-        row.append(Entry(str(result.published), notes=drawn.note(_on_print(result))))
+        row.append(Entry(str(result.published), notes=drawn.note(_on_print(result), _swapped(result))))
         row.append(Entry(str(result), result.status, drawn.note(_remark(result))))
+        if result.cell.metric in moved:
+            row.append(Entry(", ".join(_some(values, len(result.measures)) for values in result.sensitivity)))
     ran = max(results, key=lambda result: len(result.measures))  # a metric may have been left out with a reason
     substitutes = sorted({measure.substitute for measure in ran.measures} - {""})
     data = drawn.note(*(f"Data: {substitute}, in place of the paper's own." for substitute in substitutes))
@@ -151,7 +164,12 @@ def _row(drawn: Sheet, table: Table, results: list[Result], keys: list[str], sto
     return row
 
 
-def _legend(result: Result, stops: bool) -> list[str]:
+def _some(values: list[float], seeds: int) -> str:
+    """A mean, with the number of seeds where it is not over all."""
+    return f"{mean(values) or '–'}{f' ({len(values)})' if 0 < len(values) < seeds else ''}"
+
+
+def _legend(result: Result, stops: bool, moved: bool) -> list[str]:
     unit = f", in {result.published.unit}" if result.published.unit else ""
     legend = [f"Mean ± standard deviation (population) over the seeds{unit}; budget: {result.budget.label}."]
     tolerance = result.tolerance
@@ -164,11 +182,20 @@ def _legend(result: Result, stops: bool) -> list[str]:
         legend.append("The numbers of this budget are never compared with the paper's.")
     if stops:
         legend.append("T: the training accuracy in percent below which a run stops.")
+    if moved:
+        legend.append(
+            "T+, T-: the mean had T been moved up or down by its shifts (`stop.shifts` in runs.json); in brackets the "
+            "number of seeds that would have stopped, where it is not all, and – where it is none."
+        )
     return [*legend, "Rounds trained: mean over the seeds (least–most)."]
 
 
 def _on_print(result: Result) -> str:
     return f"Published: {result.published.note.rstrip('.')}." if result.published.note else ""
+
+
+def _swapped(result: Result) -> str:
+    return f"Compared with {result.reference}: {result.instead.reason}." if result.instead else ""
 
 
 def _remark(result: Result) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedrepro import evaluate, tables
+from fedrepro import claims, evaluate, figures, quantities, tables
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
@@ -80,9 +80,11 @@ def _stale(root: Path, sources: Sources | None) -> dict[Path, str]:
 
 
 def _paper(paper: Paper, runs: dict[str, RunConfig], sources: Sources) -> dict[str, Any]:
-    """papers/<paper>/dvc.yaml: a stage per run and one per table; paths are relative to the root."""
+    """papers/<paper>/dvc.yaml: stages per run, table and figure, one for the claims; paths are relative to the root."""
     stages = {f"train-{run}": _train(paper.name, run, config, sources) for run, config in runs.items()}
     stages |= {f"evaluate-{table}": _evaluate(paper, table) for table in paper.spec.tables}
+    stages |= {f"evaluate-{figure}": _figure(paper, figure) for figure in paper.figures}
+    stages |= {"evaluate-claims": _claims(paper)} if paper.spec.claims else {}
     return {"stages": {name: {"cmd": stage.pop("cmd"), "wdir": "../..", **stage} for name, stage in stages.items()}}
 
 
@@ -108,6 +110,34 @@ def _evaluate(paper: Paper, table: str) -> dict[str, Any]:
     }
 
 
+def _figure(paper: Paper, figure: str) -> dict[str, Any]:
+    return {
+        "cmd": f"fedrepro evaluate --paper {paper.name} --figure {figure}",
+        "deps": [*_code("curves", "evaluate", "figures"), *_watched(paper, paper.figure_runs(figure))],
+        "params": [{f"papers/{paper.name}/paper.toml": [f"figures.{figure}"]}],
+        "plots": [{str(figures.path(paper.name, figure)): SHOWN}],
+    }
+
+
+def _claims(paper: Paper) -> dict[str, Any]:
+    return {
+        "cmd": f"fedrepro evaluate --paper {paper.name} --claims",
+        "deps": [*_code("curves", "evaluate", "quantities"), *_watched(paper, paper.claim_runs())],
+        "params": [{f"papers/{paper.name}/paper.toml": ["claims"]}],
+        "plots": [{str(quantities.path(paper.name)): SHOWN}],
+    }
+
+
+def _watched(paper: Paper, runs: list[str]) -> list[str]:
+    """The records of runs, each with its curves."""
+    records = [evaluate.record_path(paper.name, run) for run in runs]
+    return [str(path) for record in records for path in (record, record.with_name("curves.csv"))]
+
+
+def _code(*modules: str) -> list[str]:
+    return [f"fedrepro/{module}.py" for module in modules]
+
+
 def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     """dvc.yaml: data, report and check; through the measures it depends on every paper's stages."""
     data = sorted({sources.data(draft.config.dataset) for paper in papers for draft in paper.drafts().values()})
@@ -115,7 +145,15 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]
     drawn = [str(path) for name in named for path in tables.paths(*name)]
-    code = [f"fedrepro/{module}.py" for module in ("layout", "results", "tables")]
+    code = _code("layout", "results", "tables")
+    if pictured := [(paper.name, figure) for paper in papers for figure in paper.figures]:
+        code += _code("plot")
+        metrics += [str(figures.path(*name)) for name in pictured]
+        drawn += [str(path) for name in pictured for path in figures.pictures(*name)]
+    if claiming := [paper.name for paper in papers if paper.spec.claims]:
+        code += _code("claims")
+        metrics += [str(quantities.path(name)) for name in claiming]
+        drawn += [str(path) for name in claiming for path in claims.paths(name)]
     report = {"cmd": "fedrepro report", "deps": [*code, *specs, *metrics], "outs": [{path: SHOWN} for path in drawn]}
     check = {
         "cmd": "fedrepro check",

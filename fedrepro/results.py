@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import statistics
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.errors import UsageError
 from fedrepro.evaluate import Evaluation, Measure
-from fedrepro.schema import Budget, Remark, Tolerance, remark_on
+from fedrepro.schema import Budget, Instead, Remark, Tolerance, remark_on
 from fedrepro.spec import Cell, Paper
 
 SCALE = {"percent": 100.0}  # unit of a published number -> what our measure is multiplied with
@@ -35,11 +36,14 @@ class Result:
     """One cell: the published number, what the seeds gave, and how the two compare.
 
     `measures`: one per seed; none where the cell was not run, or where `fault` says what is wrong with the record.
-    `deviation`: the declaration about the cell, if there is one.
+    `deviation`: the declaration about the cell, if there is one. `instead`: why `reference`, the number that the cell
+    is compared with, is not the published one.
     """
 
     cell: Cell
     published: Published
+    reference: Published
+    instead: Instead | None
     measures: tuple[Measure, ...]
     budget: Budget
     tolerance: Tolerance
@@ -49,13 +53,21 @@ class Result:
     @property
     def values(self) -> list[float]:
         """The seeds' values in the published unit, without the seeds that diverged."""
+        return self._in_unit(measure.value for measure in self.measures)
+
+    @property
+    def sensitivity(self) -> tuple[list[float], list[float]]:
+        """The values with the stopping threshold raised and lowered, of the seeds that would have stopped."""
+        return tuple(self._in_unit(getattr(m, moved) for m in self.measures) for moved in ("raised", "lowered"))
+
+    def _in_unit(self, values: Iterable[float | None]) -> list[float]:
         scale = SCALE.get(self.published.unit, 1.0)
-        return [scale * measure.value for measure in self.measures if measure.value is not None]
+        return [scale * value for value in values if value is not None]
 
     @property
     def mean(self) -> str:
         """The mean over the seeds with two decimals; empty without a value."""
-        return f"{statistics.fmean(self.values):.2f}" if self.values else ""
+        return mean(self.values)
 
     @property
     def spread(self) -> str:
@@ -65,12 +77,12 @@ class Result:
     @property
     def difference(self) -> float | None:
         """Reproduced less published, of the printed digits so that a reader can repeat it; None without a value."""
-        return round(float(self.mean) - float(self.published.mean), 6) if self.values else None
+        return round(float(self.mean) - float(self.reference.mean), 6) if self.values else None
 
     @property
     def limit(self) -> float:
         """The largest difference within tolerance, in the published unit."""
-        return round(self.tolerance.limit(float(self.published.spread or 0)), 6)
+        return round(self.tolerance.limit(float(self.reference.spread or 0)), 6)
 
     @property
     def inside(self) -> bool:
@@ -107,6 +119,11 @@ class Result:
         return {"not-run": "not run", "missing": "missing"}.get(self.status, "diverged")
 
 
+def mean(values: list[float]) -> str:
+    """With two decimals; empty without a value."""
+    return f"{statistics.fmean(values):.2f}" if values else ""
+
+
 def join(paper: Paper, table: str, found: Evaluation) -> list[Result]:
     """A result for every cell of a table, in the order of its cells.
 
@@ -117,10 +134,13 @@ def join(paper: Paper, table: str, found: Evaluation) -> list[Result]:
     seeds: dict[tuple[str, str], list[Measure]] = defaultdict(list)
     for measure in found.measures:
         seeds[measure.run, measure.metric].append(measure)
+    swapped = {cell: remark_on(spec.instead, cell.facts | {"budget": paper.budget}) for cell in cells}
     return [
         Result(
             cell,
             printed[cell.key],
+            reference=_elsewhere(cell, swapped[cell].table, printed) if swapped[cell] else printed[cell.key],
+            instead=swapped[cell],
             measures=tuple(seeds[cell.run or "", cell.metric]),
             budget=paper.spec.budgets[paper.budget],
             tolerance=spec.tolerance,
@@ -144,6 +164,16 @@ def published(paper: Paper) -> dict[tuple[str, ...], Published]:
         }
     except (OSError, KeyError) as error:
         raise UsageError(f"{path} cannot be read ({error}): restore it from git.") from error
+
+
+def _elsewhere(cell: Cell, table: str, printed: dict[tuple[str, ...], Published]) -> Published:
+    """What another table has for the same dataset, method and metric, and for those of the axes that it knows."""
+    for (name, dataset, variant, method, metric), number in printed.items():
+        axes = dict(pair.split("=", 1) for pair in variant.split(";") if pair)
+        same = (name, dataset, method, metric) == (table, cell.dataset, cell.method, cell.metric)
+        if same and axes.items() <= cell.facts.items():
+            return number
+    raise UsageError(f"{table} has no number to compare {cell} with: correct its `instead` in paper.toml.")
 
 
 def _same(cells: list[tuple[str, ...]], printed: list[tuple[str, ...]], folder: Path) -> None:

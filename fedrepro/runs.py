@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import ctypes
 import hashlib
-import io
 import json
 import os
 import platform
@@ -28,10 +26,11 @@ import torch
 from fedrepro import lift, lineage, methods
 from fedrepro.checkpoints import Checkpoints
 from fedrepro.config import RunConfig
+from fedrepro.curves import curves_text, read_curves
 from fedrepro.data import describe, load
 from fedrepro.errors import FedreproError, Interrupted, UsageError
-from fedrepro.files import write_json, write_text
-from fedrepro.train import Curve, Lane, Training
+from fedrepro.files import file_digest, write_json, write_text
+from fedrepro.train import Lane, Training
 from fedrepro.types import Task
 
 FORMAT = 1
@@ -261,25 +260,6 @@ def write_record(config: RunConfig, place: Place, identity: dict, results: dict[
     }
     write_json(place.record, record)
     return record
-
-
-def curves_text(curves: dict[int, list[Curve]]) -> str:
-    """Curves as CSV: seed, round, metric, value (six significant digits)."""
-    points = ((seed, *point) for seed, curve in curves.items() for point in curve)
-    return "\n".join(["seed,round,metric,value", *(f"{s},{round},{name},{v:.6g}" for s, round, name, v in points), ""])
-
-
-def read_curves(path: Path) -> dict[int, list[Curve]]:
-    """The curves of each seed, as `curves_text` wrote them."""
-    curves: dict[int, list[Curve]] = {}
-    for row in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))):
-        curves.setdefault(int(row["seed"]), []).append((int(row["round"]), row["metric"], float(row["value"])))
-    return curves
-
-
-def file_digest(path: Path) -> str:
-    """sha256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def now() -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from fedrepro.config import Stop, Strict
 from fedrepro.errors import UsageError, unknown
 
 When = dict[str, str | tuple[str, ...]]  # axis (or `metric`, `budget`) -> the value or values that are meant
+Cells = tuple[dict[str, tuple[str, ...]], ...]  # blocks of axes, each the product of its values (first axis slowest)
+Point = dict[str, str]  # axis -> value: where a cell stands
 FIXED = ("dataset", "method")  # axes of every table; the others make up the column `variant`
 
 
@@ -50,20 +53,139 @@ class Remark(Strict):
     reason: str = Field(min_length=1)
 
 
-class Table(Strict):
-    """One table: blocks of cells, each the product of its axes (first axis slowest), once for every metric.
+class Instead(Remark):
+    """Cells that are compared with the number of the same dataset, method and metric in another `table`, and why."""
 
-    `readings` say how we read the paper where it is ambiguous: footnotes of the rows that they are about.
+    table: str
+
+
+class Table(Strict):
+    """One table: its cells, once for every metric.
+
+    `readings` say how we read the paper where it is ambiguous: footnotes of the rows that they are about. `tolerance`
+    is the paper's where a table has none of its own.
     """
 
     title: str
     metrics: tuple[str, ...] = Field(min_length=1)
     reduction: str
     tolerance: Tolerance
-    cells: tuple[dict[str, tuple[str, ...]], ...]
+    cells: Cells
     readings: tuple[Remark, ...] = ()
+    instead: tuple[Instead, ...] = ()
     deviations: tuple[Remark, ...] = ()
     not_run: tuple[Remark, ...] = ()
+
+
+class Spot(NamedTuple):
+    """Where a figure shows a cell: the name of its line and, where a cell is one point of it, its place `x`."""
+
+    line: str
+    x: str
+    cell: Point
+
+
+class Curves(Strict):
+    """Curves over rounds: a panel for each of `metrics` (of curves.csv), a line for each cell, up to round `until`.
+
+    `not_run` says why there is no such figure yet.
+    """
+
+    kind: Literal["curves"]
+    title: str
+    metrics: tuple[str, ...] = Field(min_length=1)
+    until: int | None = Field(default=None, ge=1)
+    cells: Cells = Field(min_length=1)
+    not_run: str = ""
+
+    def spots(self) -> list[Spot]:
+        """A line is named by its method and by whatever else distinguishes it from another line."""
+        cells = points(self.cells)
+        axes = dict.fromkeys(axis for cell in cells for axis in cell)
+        telling = ["method", *(a for a in axes if a != "method" and len({cell.get(a) for cell in cells}) > 1)]
+        return [Spot(words({axis: cell[axis] for axis in telling if axis in cell}), "", cell) for cell in cells]
+
+
+class Levels(Strict):
+    """The number of rounds trained, over the values of axis `x` in their order; a line for each value of `lines`.
+
+    `not_run` says why there is no such figure yet.
+    """
+
+    kind: Literal["levels"]
+    title: str
+    x: str
+    lines: str
+    cells: Cells = Field(min_length=1)
+    not_run: str = ""
+
+    def spots(self) -> list[Spot]:
+        """Line after line, each in the order of its cells."""
+        cells = points(self.cells)
+        lines = dict.fromkeys(cell[self.lines] for cell in cells)
+        return [Spot(line, cell[self.x], cell) for line in lines for cell in cells if cell[self.lines] == line]
+
+
+Figure = Annotated[Curves | Levels, Field(discriminator="kind")]
+
+
+class Final(Strict):
+    """A metric of the record, so at the end of training."""
+
+    kind: Literal["final"]
+    metric: str
+
+
+class Rounds(Strict):
+    """The number of rounds trained: until the run stopped, or its cap."""
+
+    kind: Literal["rounds"]
+
+
+class Oscillation(Strict):
+    """How much a metric swings from the warm start to round `until`, within `window` rounds: see claims.oscillation."""
+
+    kind: Literal["oscillation"]
+    metric: str
+    window: int = Field(ge=2)
+    until: int | None = Field(default=None, ge=1)
+
+
+class FirstRound(Strict):
+    """The first watched round with a metric of at least `level`, in percent if it is an accuracy."""
+
+    kind: Literal["first_round"]
+    metric: str
+    level: float
+
+
+Quantity = Annotated[Final | Rounds | Oscillation | FirstRound, Field(discriminator="kind")]
+
+
+class Pairs(Strict):
+    """Pairs of cells: each of `high` with each of `low`, for every value of the axes that `both` have in common."""
+
+    both: When = {}
+    high: When = Field(min_length=1)
+    low: When = Field(min_length=1)
+
+    def cells(self) -> list[tuple[Point, Point]]:
+        """(high, low) of each pair."""
+        sides = (_product({axis: _values(v) for axis, v in side.items()}) for side in (self.both, self.high, self.low))
+        return [(both | high, both | low) for both, high, low in itertools.product(*sides)]
+
+
+class Claim(Strict):
+    """An ordering that the paper states, and where: in each pair `quantity` of high exceeds that of low by `margin`.
+
+    `margin` has the unit of the quantity: points of percent for accuracies, rounds for rounds.
+    """
+
+    statement: str = Field(min_length=1)
+    place: str = Field(min_length=1)
+    quantity: Quantity
+    margin: float
+    pairs: tuple[Pairs, ...] = Field(min_length=1)
 
 
 class Spec(Strict):
@@ -73,7 +195,16 @@ class Spec(Strict):
     defaults: dict[str, Any] = {}
     axes: dict[str, dict[str, dict[str, Any]]]
     budgets: dict[str, Budget]
+    tolerance: Tolerance | None = None
     tables: dict[str, Table]
+    figures: dict[str, Figure] = {}
+    claims: dict[str, Claim] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_tolerance(cls, data: Any) -> Any:
+        shared = {"tolerance": data["tolerance"]} if "tolerance" in data else {}
+        return data | {"tables": {name: shared | table for name, table in data.get("tables", {}).items()}}
 
 
 class Pilot(Strict):
@@ -120,12 +251,24 @@ def read(path: Path) -> Spec:
     except ValidationError as error:
         raise UsageError(f"{path}: {first_fault(error)}") from error
     _check_tables(spec, path)
+    _check_figures(spec, path)
+    _check_claims(spec, path)
     if "paper" not in spec.budgets:
         raise UsageError(f"{path}: there is no budget 'paper', on which the others build.")
     for name, budget in spec.budgets.items():
         for rule in budget.rules:
             _check_when(rule.when, spec.axes, f"{path}: budgets.{name}")
     return spec
+
+
+def points(cells: Cells) -> list[Point]:
+    """Where the cells stand, block after block."""
+    return [point for block in cells for point in _product(block)]
+
+
+def words(cell: Point) -> str:
+    """A cell, or some of its axes, for a reader: dataset and method by their names alone."""
+    return ", ".join(value if axis in FIXED else f"{axis.replace('_', ' ')} {value}" for axis, value in cell.items())
 
 
 def matches(when: When, facts: Mapping[str, str]) -> bool:
@@ -150,13 +293,45 @@ def first_fault(error: ValidationError) -> str:
 def _check_tables(spec: Spec, path: Path) -> None:
     for name, table in spec.tables.items():
         where = f"{path}: tables.{name}"
-        for block in table.cells:
-            _check_when(block, spec.axes, where)
-            if absent := [axis for axis in FIXED if axis not in block]:
-                raise UsageError(f"{where}: a block of cells has no axis {absent[0]!r}.")
+        _check_cells(table.cells, FIXED, spec.axes, where)
         facts = {**spec.axes, "metric": table.metrics, "budget": spec.budgets}
-        for remark in (*table.readings, *table.deviations, *table.not_run):
+        for remark in (*table.readings, *table.instead, *table.deviations, *table.not_run):
             _check_when(remark.when, facts, where)
+        for remark in table.instead:
+            if remark.table not in spec.tables:
+                raise UsageError(f"{where}: {unknown('table', remark.table, spec.tables)}")
+
+
+def _check_figures(spec: Spec, path: Path) -> None:
+    names = [*spec.tables, *spec.figures, "claims"]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{path}: there would be two stages 'evaluate-{twice[0]}': rename a table or a figure.")
+    for name, figure in spec.figures.items():
+        where = f"{path}: figures.{name}"
+        own = (figure.x, figure.lines) if isinstance(figure, Levels) else ()
+        for axis in own:
+            _check_when({axis: ()}, spec.axes, where)
+        _check_cells(figure.cells, (*FIXED, *own), spec.axes, where)
+        places = [(spot.line, spot.x) for spot in figure.spots()]
+        if twice := [place for place in places if places.count(place) > 1]:
+            raise UsageError(f"{where}: two cells are at {', '.join(filter(None, twice[0]))!r}: leave one out.")
+
+
+def _check_claims(spec: Spec, path: Path) -> None:
+    for name, claim in spec.claims.items():
+        where = f"{path}: claims.{name}"
+        for pairs in claim.pairs:
+            for side in (pairs.both, pairs.high, pairs.low):
+                _check_when(side, spec.axes, where)
+            if twice := [axis for axis in pairs.both if axis in pairs.high or axis in pairs.low]:
+                raise UsageError(f"{where}: axis {twice[0]!r} is in `both` and again in `high` or `low`.")
+
+
+def _check_cells(cells: Cells, needed: Iterable[str], axes: Mapping[str, Iterable[str]], where: str) -> None:
+    for block in cells:
+        _check_when(block, axes, where)
+        if absent := [axis for axis in needed if axis not in block]:
+            raise UsageError(f"{where}: a block of cells has no axis {absent[0]!r}.")
 
 
 def _check_when(when: When, axes: Mapping[str, Iterable[str]], where: str) -> None:
@@ -170,3 +345,7 @@ def _check_when(when: When, axes: Mapping[str, Iterable[str]], where: str) -> No
 
 def _values(wanted: str | tuple[str, ...]) -> tuple[str, ...]:
     return (wanted,) if isinstance(wanted, str) else wanted
+
+
+def _product(block: Mapping[str, Iterable[str]]) -> list[Point]:
+    return [dict(zip(block, values, strict=True)) for values in itertools.product(*block.values())]

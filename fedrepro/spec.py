@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -15,9 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedrepro import schema
 from fedrepro.config import RunConfig
 from fedrepro.errors import UsageError, unknown
-from fedrepro.schema import FIXED, Found, Pilot, Spec, Table, first_fault, matches, remark_on
-
-Point = dict[str, str]  # axis -> value: where a cell stands
+from fedrepro.schema import FIXED, Figure, Found, Pilot, Point, Spec, Spot, Table, first_fault, matches, remark_on
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,15 @@ class Cell:
 
     def __str__(self) -> str:
         return ", ".join((self.paper, *self.key))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two cells that a claim compares, by the names of their runs; None where the budget in use does not run a cell."""
+
+    name: str
+    high: str | None
+    low: str | None
 
 
 @dataclass(frozen=True)
@@ -87,17 +94,59 @@ class Paper:
             raise unknown(f"table of {self.name}", table, self.spec.tables)
         return self.spec.tables[table]
 
+    def figure(self, figure: str) -> Figure:
+        """A figure by name; UsageError with the closest name where there is none."""
+        if figure not in self.spec.figures:
+            raise unknown(f"figure of {self.name}", figure, self.spec.figures)
+        found = self.spec.figures[figure]
+        if found.not_run:
+            raise UsageError(f"figure {figure!r} of {self.name} is not run: {found.not_run}.")
+        return found
+
+    @property
+    def figures(self) -> list[str]:
+        """The names of the figures that are run."""
+        return [name for name, figure in self.spec.figures.items() if not figure.not_run]
+
     def cells(self, table: str, budget: str | None = None) -> list[Cell]:
         """The cells of a table in the order of its blocks, the metrics of one run together."""
         spec = self.table(table)
-        return [self._cell(table, point, metric, budget) for point in _points(spec) for metric in spec.metrics]
+        places = schema.points(spec.cells)
+        return [self._cell(table, point, metric, budget) for point in places for metric in spec.metrics]
 
     def table_runs(self, table: str, budget: str | None = None) -> list[str]:
         """The names of the runs that fill a table, in the order of its cells."""
         return list(dict.fromkeys(cell.run for cell in self.cells(table, budget) if cell.run is not None))
 
+    def spots(self, figure: str) -> list[tuple[Spot, str]]:
+        """Where a figure shows its cells, each with the run that fills it."""
+        return [(spot, self._run_name(spot.cell)) for spot in self.figure(figure).spots()]
+
+    def figure_runs(self, figure: str) -> list[str]:
+        """The names of the runs that a figure shows, in the order of its lines."""
+        return list(dict.fromkeys(run for _, run in self.spots(figure)))
+
+    def pairs(self, claim: str) -> list[Pair]:
+        """The pairs of a claim; UsageError for a cell that no table and no figure has, since a claim adds no run."""
+        drawn = (*self.spec.tables.values(), *self.spec.figures.values())
+        cells = {frozenset(cell.items()): self._run_name(cell) for each in drawn for cell in schema.points(each.cells)}
+        found = []
+        for high, low in (pair for block in self.spec.claims[claim].pairs for pair in block.cells()):
+            for cell in (high, low):
+                if frozenset(cell.items()) not in cells:
+                    where = f"{self.folder / 'paper.toml'}: claims.{claim}"
+                    raise UsageError(f"{where}: no table and no figure has the cell {schema.words(cell)}.")
+            runs = (cells[frozenset(cell.items())] for cell in (high, low))
+            found.append(Pair(_versus(high, low), *(run if run in self.drafts() else None for run in runs)))
+        return found
+
+    def claim_runs(self) -> list[str]:
+        """The names of the runs that the claims compare, in the order of the claims."""
+        sides = (run for claim in self.spec.claims for pair in self.pairs(claim) for run in (pair.high, pair.low))
+        return list(dict.fromkeys(run for run in sides if run is not None))
+
     def runs(self, budget: str | None = None) -> dict[str, RunConfig]:
-        """Every run of the paper's tables, pilots merged in; UsageError where one is missing or stale."""
+        """Every run of the paper's tables and figures, pilots merged in; UsageError where one is missing or stale."""
         return {run: self._piloted(run, draft) for run, draft in self.drafts(budget).items()}
 
     def run(self, run: str, budget: str | None = None) -> RunConfig:
@@ -117,7 +166,7 @@ class Paper:
         return self._draft(run, budget).pilot_config()
 
     def drafts(self, budget: str | None = None) -> dict[str, Draft]:
-        """Every run before its pilot: the union of the runs of all tables' cells."""
+        """Every run before its pilot: the union of the runs of all cells of tables and figures."""
         budget = budget or self.budget
         if budget not in self.spec.budgets:
             raise unknown(f"budget of {self.name}", budget, self.spec.budgets)
@@ -127,16 +176,19 @@ class Paper:
 
     def _expand_all(self, budget: str) -> dict[str, Draft]:
         drafts: dict[str, Draft] = {}
+        for point in self._points(budget):
+            run, draft = self._run_name(point), self._expand(point, budget)
+            if drafts.setdefault(run, draft) != draft:
+                raise UsageError(f"{self.folder / 'paper.toml'}: two settings share the name {run!r}; rename one.")
+        return drafts
+
+    def _points(self, budget: str) -> Iterator[Point]:
+        """The cells that are run: those of the tables, but for what they leave out, and those of the figures."""
         for name, table in self.spec.tables.items():
             wanted = self.table_runs(name, budget)
-            for point in _points(table):
-                run = self._run_name(point)
-                if run not in wanted:
-                    continue
-                draft = self._expand(point, budget)
-                if drafts.setdefault(run, draft) != draft:
-                    raise UsageError(f"{self.folder / 'paper.toml'}: two settings share the name {run!r}; rename one.")
-        return drafts
+            yield from (point for point in schema.points(table.cells) if self._run_name(point) in wanted)
+        for figure in self.figures:
+            yield from schema.points(self.figure(figure).cells)
 
     def _draft(self, run: str, budget: str | None) -> Draft:
         drafts = self.drafts(budget)
@@ -192,6 +244,8 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     paper = Paper(name, root, _budget(name, root), schema.read(folder / "paper.toml"), _pilots(folder / "pilots.json"))
     for budget in (paper.budget, *paper.spec.budgets):
         paper.drafts(budget)
+    for claim in paper.spec.claims:
+        paper.pairs(claim)
     return paper
 
 
@@ -200,25 +254,16 @@ def load_papers(root: str | Path = ".") -> list[Paper]:
     return [load_paper(name, root) for name in papers(root)]
 
 
-def named_tables(paper: str | None = None, table: str | None = None, root: str | Path = ".") -> list[tuple[str, str]]:
-    """(paper, table) of one table, or of all tables of one paper or of all papers; UsageError for unknown names."""
-    if table is not None and paper is None:
-        raise UsageError("a table is one of a paper's: name the paper too.")
-    chosen = [load_paper(paper, root)] if paper is not None else load_papers(root)
-    if table is not None:
-        chosen[0].table(table)
-    return [(each.name, name) for each in chosen for name in ([table] if table is not None else each.spec.tables)]
-
-
-def _points(table: Table) -> list[Point]:
-    return [
-        dict(zip(block, values, strict=True)) for block in table.cells for values in itertools.product(*block.values())
-    ]
-
-
 def _ordered(point: Point) -> list[str]:
     """The axes in the order in which they merge and make up the run's name."""
     return [*FIXED, *(axis for axis in point if axis not in FIXED)]
+
+
+def _versus(high: Point, low: Point) -> str:
+    """A pair for a reader: what its cells share, then what tells them apart."""
+    shared = {axis: value for axis, value in high.items() if low.get(axis) == value}
+    sides = (schema.words({a: v for a, v in cell.items() if a not in shared}) or "–" for cell in (high, low))
+    return f"{schema.words(shared)}: {' against '.join(sides)}".removeprefix(": ")
 
 
 def _slug(value: str) -> str:

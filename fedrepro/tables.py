@@ -9,15 +9,15 @@ from pathlib import Path
 from rich.console import Group
 
 from fedrepro import evaluate, layout
-from fedrepro.errors import FedreproError
 from fedrepro.evaluate import Evaluation
 from fedrepro.files import write_text
-from fedrepro.results import Result, join
+from fedrepro.results import Result, join, mean
 from fedrepro.spec import Paper, load_paper, load_papers
 
 COLUMNS = (
     *("paper", "table", "dataset", "variant", "method", "metric", "published", "published_spread"),
     *("reproduced", "reproduced_spread", "n_seeds", "budget", "substitute", "status", "run"),
+    *("compared_with", "threshold_raised", "threshold_lowered"),
 )
 
 
@@ -42,19 +42,9 @@ def show(paper: str, table: str, root: str | Path = ".") -> Group:
 
 def stored(paper: Paper, table: str) -> Evaluation:
     """The measures that `fedrepro evaluate` wrote. Raises FedreproError where they are missing or stale."""
-    path = evaluate.path(paper.name, table, paper.root)
-    remedy = f"run `fedrepro evaluate --paper {paper.name} --table {table}`"
-    if not path.exists():
-        raise FedreproError(f"{path} is missing: {remedy}.")
-    try:
-        measures = evaluate.parse(path.read_text(encoding="utf-8"))
-    except (ValueError, TypeError, KeyError) as error:
-        raise FedreproError(f"{path} cannot be read ({error}): {remedy}.") from error
-    if absent := set(paper.table_runs(table)) - {measure.run for measure in measures}:
-        raise FedreproError(f"{path} lacks run {min(absent)}: {remedy}.")
-    if other := {measure.budget for measure in measures} - {paper.budget}:
-        raise FedreproError(f"{path} is of budget {min(other)!r} instead of {paper.budget!r}: {remedy}.")
-    return Evaluation(measures, {})
+    path, runs = evaluate.path(paper.name, table, paper.root), paper.table_runs(table)
+    command = f"fedrepro evaluate --paper {paper.name} --table {table}"
+    return Evaluation(evaluate.stored(path, evaluate.parse, paper, runs, command), {})
 
 
 def paths(paper: str, table: str, root: str | Path = ".") -> list[Path]:
@@ -78,5 +68,8 @@ def csv_text(results: list[Result]) -> str:
         cell, printed = result.cell, result.published
         substitutes = "; ".join(sorted({measure.substitute for measure in result.measures} - {""}))
         ours = (result.mean, result.spread, len(result.values), result.budget.label, substitutes)
-        writer.writerow([cell.paper, *cell.key, printed.mean, printed.spread, *ours, result.status, cell.run or ""])
+        other = str(result.reference) if result.instead else ""
+        moved = (mean(values) for values in result.sensitivity)
+        row = [cell.paper, *cell.key, printed.mean, printed.spread, *ours, result.status, cell.run or "", other, *moved]
+        writer.writerow(row)
     return out.getvalue()

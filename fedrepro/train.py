@@ -17,11 +17,14 @@ from fedrepro.config import RunConfig
 from fedrepro.data import Federation
 from fedrepro.data.draws import Feeder
 from fedrepro.lift import modes, over_seeds
+from fedrepro.nets import pixels
 from fedrepro.streams import stream, torch_stream
 from fedrepro.types import Method, State
 
 # Rows of one evaluation call: large enough for full-speed products, small enough for the cache.
 EVALUATION_ROWS = 1000
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 Curve = tuple[int, str, float]  # round, metric, value
 
@@ -82,7 +85,9 @@ class Training:
         rows = np.sort(stream(seed, purpose="watch").choice(len(y), samples, replace=False))
         chosen = torch.from_numpy(rows).to(self.device)
         members = set(range(len(data.sizes))) if self.method.members else set()
-        return Lane(seed, data, Feeder(seed, x, y, data.sizes), (x[chosen], y[chosen]), stale=members)
+        # Decoded once, and as autocast would round it every time.
+        seen = pixels(x[chosen]).to(PRECISIONS[self.config.watch.precision])
+        return Lane(seed, data, Feeder(seed, x, y, data.sizes), (seen, y[chosen]), stale=members)
 
     def _start(self, lane: Lane) -> State:
         state = self.method.init(lambda client, part: torch_stream(lane.seed, 0, client, part), lane.data.sizes)
@@ -103,7 +108,7 @@ class Training:
 
     def _in(self, precision: str) -> contextlib.AbstractContextManager:
         """Products in that precision inside the block."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
+        return torch.autocast(self.device.type, PRECISIONS["bf16"], enabled=precision == "bf16")
 
     def _play(self) -> dict[int, str]:
         """One round of every running seed; returns how seeds end: {row of the stack: status}."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -82,6 +83,7 @@ toy-2022,t1,Toys,type=sequential,Game (Smooth),test_accuracy,66.56,1.58,percent,
 toy-2022,t1,Toys,type=parallel,Game (Smooth),train_accuracy,58.03,6.22,percent,
 toy-2022,t1,Toys,type=parallel,Game (Smooth),test_accuracy,67.14,2.95,percent,
 """
+UNWATCHED = "seed,round,metric,value\n"  # the curves of a run that nobody watched
 RUNS = ("toys-plain", "toys-game-sequential", "toys-game-parallel")
 ACCURACIES = {  # run -> per seed (train, test), all within tolerance
     "toys-plain": [(0.84, 0.10), (0.85, 0.11), (0.86, 0.12)],
@@ -152,12 +154,23 @@ def record(loaded: Paper, run: str, accuracies: list[tuple[float, float]]) -> di
     }
 
 
-def write(root: Path, run: str, content: dict) -> Path:
-    """Put a record where its run's belongs."""
+def write(root: Path, run: str, content: dict, curves: str = UNWATCHED) -> Path:
+    """Put a record and its curves where its run's belong."""
     path = root / "runs" / NAME / run / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content | {"curves": hashlib.sha256(curves.encode()).hexdigest()}))
+    path.with_name("curves.csv").write_text(curves)
     return path
+
+
+def watch(loaded: Paper, run: str, curves: dict[int, dict[str, dict[int, float]]], **entries: dict) -> None:
+    """Write the curves of a run, seed -> metric -> round -> value, and its record; `entries`: seed_0=what differs."""
+    points = ((s, t, m, v) for s, each in curves.items() for m, curve in each.items() for t, v in curve.items())
+    text = UNWATCHED + "".join(f"{seed},{round},{metric},{value:.6g}\n" for seed, round, metric, value in points)
+    content = record(loaded, run, ACCURACIES[run])
+    for seed, entry in entries.items():
+        content["seeds"][seed.removeprefix("seed_")] |= entry
+    write(loaded.root, run, content, text)
 
 
 def command(arguments: list[str]) -> None:
@@ -174,8 +187,7 @@ def command(arguments: list[str]) -> None:
         manifest.write_text("{}")
     elif verb == "train":
         plan.planned(NAME, named["--run"])
-        path = write(Path(), named["--run"], record(load_paper(NAME), named["--run"], ACCURACIES[named["--run"]]))
-        path.with_name("curves.csv").write_text("seed,round,metric,value\n")
+        write(Path(), named["--run"], record(load_paper(NAME), named["--run"], ACCURACIES[named["--run"]]))
     elif verb == "evaluate":
         evaluate.table(NAME, named["--table"])
     elif verb == "report":

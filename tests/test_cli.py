@@ -78,7 +78,7 @@ def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
         *((name,) for name in ("train", "pilot", "plan", "evaluate", "report", "check", "bench", "doctor")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
-        *(("show", name) for name in ("methods", "datasets", "papers", "tables", "runs", "table")),
+        *(("show", name) for name in ("methods", "datasets", "papers", "tables", "runs", "table", "claims")),
     }
 
 

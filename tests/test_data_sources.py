@@ -2,17 +2,23 @@
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
+import pickle
 import socket
+import tarfile
 import time
 import urllib.error
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 import torchvision
+from PIL import Image
 from torch.nn.functional import interpolate
 
 from fedrepro import data, files
@@ -233,6 +239,138 @@ def test_pinned_but_impossible_content_is_refused(lent, monkeypatch, change, com
     refusal(load_toy, complaint)
 
 
+@real
+@pytest.mark.parametrize(
+    ("name", "shape", "means", "deviation"),
+    [
+        ("fashion-mnist", (28, 28), [0.2860], 0.3530),
+        ("cifar10-jpeg", (3, 32, 32), [0.4913, 0.4821, 0.4465], None),
+    ],
+)
+def test_the_statistics_are_the_known_ones(name, shape, means, deviation):
+    raw = sources.raw(sources.SOURCES[name])
+    pixels = raw.train_x.double() / 255
+    assert raw.train_x.shape[1:] == raw.test_x.shape[1:] == shape
+    seen = pixels.mean((0, 2, 3)).tolist() if len(shape) == 3 else [pixels.mean().item()]
+    assert seen == pytest.approx(means, abs=1e-4)
+    assert deviation is None or pixels.std().item() == pytest.approx(deviation, abs=5e-5)
+    assert raw.train_y.bincount().tolist() == [len(raw.train_y) // 10] * 10
+    assert raw.test_y.bincount().tolist() == [1000] * 10
+
+
+# CIFAR-10 in small: the archive as torchvision has it, and parquet as Hugging Face has it
+
+
+def small_cifar() -> tuple[np.ndarray, np.ndarray]:
+    """Five batches of two images and a test batch of two."""
+    return np.random.default_rng(3).integers(0, 256, (12, 3, 32, 32), np.uint8), np.arange(12) % 10
+
+
+def archive(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def batches() -> dict[str, bytes]:
+    """In another order than that of the rows, with the other files of the archive."""
+    x, y = small_cifar()
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    parts = {
+        name: pickle.dumps({b"data": x[2 * i : 2 * i + 2].reshape(2, -1), b"labels": y[2 * i : 2 * i + 2].tolist()})
+        for i, name in enumerate(names)
+    }
+    return {"readme.html": b"<html>", "batches.meta": pickle.dumps({}), **dict(reversed(parts.items()))}
+
+
+def hugging_face(x: np.ndarray, y: np.ndarray, column: str, kind: str) -> bytes:
+    def encoded(image: np.ndarray) -> bytes:
+        out = io.BytesIO()
+        Image.fromarray(image.transpose(1, 2, 0)).save(out, format=kind)
+        return out.getvalue()
+
+    rows = [{"bytes": encoded(image), "path": f"{i}.{kind}"} for i, image in enumerate(x)]
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({column: rows, "label": y}), out)
+    return out.getvalue()
+
+
+def stored(source: sources.Source, contents: list[bytes], root: Path, **counts: int) -> sources.Source:
+    """The source with the pins of these contents, which lie under root."""
+    pins = []
+    for file, content in zip(source.files, contents, strict=True):
+        (root / file.path).parent.mkdir(parents=True, exist_ok=True)
+        (root / file.path).write_bytes(content)
+        pins.append(sources.File(hashlib.sha256(content).hexdigest(), len(content), file.path))
+    return dataclasses.replace(source, files=tuple(pins), **counts)
+
+
+def test_the_archive_is_read_in_the_order_of_its_batches(tmp_path):
+    source = stored(sources.SOURCES["cifar10"], [archive(batches())], tmp_path, train=10, test=2)
+    raw, (x, y) = sources.read(source, tmp_path), small_cifar()
+    assert np.array_equal(torch.cat([raw.train_x, raw.test_x]).numpy(), x)
+    assert torch.cat([raw.train_y, raw.test_y]).tolist() == y.tolist()
+    assert [path.name for path in tmp_path.iterdir()] == ["cifar-10-python.tar.gz"], "nothing is unpacked"
+
+
+def test_a_changed_archive_is_refused_before_it_is_opened(tmp_path, monkeypatch):
+    source = stored(sources.SOURCES["cifar10"], [archive(batches())], tmp_path, train=10, test=2)
+    content = bytearray((tmp_path / source.files[0].path).read_bytes())
+    content[100] ^= 1
+    (tmp_path / source.files[0].path).write_bytes(content)
+    monkeypatch.setattr(tarfile, "open", lambda *args, **kwargs: pytest.fail("opens it"))
+    refusal(lambda: sources.read(source, tmp_path), "wrong checksum", "FEDREPRO_DATA_DIR", "cifar-10-python.tar.gz")
+
+
+def test_the_archive_is_downloaded_and_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(sources.FOLDER_VARIABLE, raising=False)
+    source = stored(sources.SOURCES["cifar10"], [archive(batches())], tmp_path / "server", train=10, test=2)
+
+    def download(url, root, filename, md5):
+        assert url.endswith(filename)
+        Path(root, filename).write_bytes((tmp_path / "server" / filename).read_bytes())
+
+    monkeypatch.setattr(torchvision.datasets.utils, "download_url", download)
+    assert len(sources.raw(source).train_x) == 10
+    assert [path.name for path in sources.CACHE.iterdir()] == ["cifar-10-python.tar.gz"]
+
+
+@pytest.mark.parametrize(("column", "kind"), [("image", "png"), ("img", "png"), ("image", "jpeg")])
+def test_parquet_has_the_pixels_of_its_images(column, kind):
+    x, y = small_cifar()
+    images, labels = sources.parquet(np.frombuffer(hugging_face(x, y, column, kind), np.uint8))
+    assert (images.shape, images.dtype, labels.tolist()) == ((12, 3, 32, 32), torch.uint8, y.tolist())
+    if kind == "png":
+        assert np.array_equal(images.numpy(), x)
+    else:  # random pixels lose the most; that they stay in place and order shows in their correlation
+        assert np.corrcoef(images.numpy().ravel(), x.ravel())[0, 1] > 0.5
+
+
+def test_grey_images_in_parquet_become_rgb():
+    grey = np.random.default_rng(0).integers(0, 256, (3, 32, 32), np.uint8)
+    rows = []
+    for image in grey:
+        out = io.BytesIO()
+        Image.fromarray(image).save(out, format="png")
+        rows.append({"bytes": out.getvalue(), "path": ""})
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"img": rows, "label": [0, 1, 2]}), content)
+    images, _ = sources.parquet(np.frombuffer(content.getvalue(), np.uint8))
+    assert np.array_equal(images.numpy(), np.repeat(grey[:, None], 3, axis=1))
+
+
+def test_a_source_without_an_address_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(sources.FOLDER_VARIABLE, raising=False)
+    call = lambda: data.load("spurious-cifar10-jpeg", 0, {})  # noqa: E731
+    refusal(call, "no public address", "FEDREPRO_DATA_DIR", "holds cifar10-jpeg", "`--dataset digits`")
+
+
 # downloading into the cache
 
 
@@ -346,7 +484,9 @@ def test_fetch_writes_the_manifest_and_verify_compares_it(lent):
     refusal(lambda: manifests.verify("mnist"), "mnist.json", "run `fedrepro data fetch mnist`")
 
 
-@pytest.mark.parametrize("name", ["digits", pytest.param("mnist", marks=real)])
+@pytest.mark.parametrize(
+    "name", ["digits", *(pytest.param(name, marks=real) for name in ("mnist", "fashion-mnist", "cifar10-jpeg"))]
+)
 def test_committed_manifests_are_those_of_the_data(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     manifests.fetch(name)
@@ -356,7 +496,7 @@ def test_committed_manifests_are_those_of_the_data(name, monkeypatch, tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", sources.SOURCES)
+@pytest.mark.parametrize("name", sorted(sources.SOURCES.keys() - {"cifar10"}))  # which no committed run has used
 def test_committed_manifests_have_the_pins_and_no_address(name):
     text = (REPOSITORY / "data/manifests" / f"{name}.json").read_text()
     manifest = json.loads(text)
@@ -377,11 +517,15 @@ def test_the_list_says_where_data_are(toy, monkeypatch, tmp_path):
     def where() -> dict:
         return {row["name"]: row["where"] for row in manifests.list_datasets()}
 
-    assert where() == {"colored-mnist": f"missing: {tmp_path / 'data/cache'}", "digits": "embedded"}
+    others = ("colored-fashion-mnist", "spurious-cifar10", "spurious-cifar10-jpeg")
+    missing = dict.fromkeys(("colored-mnist", *others), f"missing: {tmp_path / 'data/cache'}")
+    assert where() == missing | {"digits": "embedded"}
     put(tmp_path / "mine", toy_arrays())
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "mine"))
     assert where()["colored-mnist"] == f"present: {tmp_path / 'mine'}"
-    assert [row["substitute"] for row in manifests.list_datasets()] == [None, "digits (8x8)"]
+    assert where()["colored-fashion-mnist"] == f"missing: {tmp_path / 'mine'}"
+    substitutes = [row["substitute"] for row in manifests.list_datasets()]
+    assert substitutes == [None, None, None, "cifar10 (jpeg)", "digits (8x8)"]
 
 
 def test_describing_reads_nothing(monkeypatch, tmp_path):

@@ -60,15 +60,11 @@ def test_parts_are_shuffled_anew_by_each_seed():
 
 def test_colour_by_hand():
     grey = torch.tensor([[[0, 1], [128, 255]], [[7, 0], [0, 0]]], dtype=torch.uint8)
-    z = torch.tensor([1, 0])
-    assert synth.colour(grey, z, binarise=True).tolist() == [
-        [[[0, 255], [255, 255]], [[0, 0], [0, 0]]],
-        [[[0, 0], [0, 0]], [[255, 0], [0, 0]]],
-    ]
-    assert synth.colour(grey, z, binarise=False).tolist() == [
+    assert synth.colour(grey, torch.tensor([0, 1]), channels=2).tolist() == [
         [[[0, 1], [128, 255]], [[0, 0], [0, 0]]],
         [[[0, 0], [0, 0]], [[7, 0], [0, 0]]],
     ]
+    assert synth.colour(grey, torch.tensor([2, 0]), channels=3)[:, :, 0, 1].tolist() == [[0, 0, 1], [0, 0, 0]]
 
 
 def test_without_chance_the_colour_is_the_class():
@@ -258,9 +254,7 @@ def test_a_sheet_that_cannot_be_written(tmp_path):
 
 
 def test_mosaic_by_hand():
-    x = torch.stack(
-        [synth.colour(torch.full((1, 3, 5), 200, dtype=torch.uint8), torch.tensor([z]), False)[0] for z in (1, 0, 1)]
-    )
+    x = synth.colour(torch.full((3, 3, 5), 200, dtype=torch.uint8), torch.tensor([0, 1, 0]), channels=2)
     picture = sheet.mosaic(x, torch.tensor([1, 0, 1]), classes=2)
     assert picture.shape == (2 * sheet.ROWS * 5, sheet.COLUMNS * 7, 3)
     assert picture[0, 0].tolist() == [0, 200, 0]
@@ -273,6 +267,145 @@ def test_channels_as_colours(channels, colour):
     assert sheet.rgb(torch.tensor(channels, dtype=torch.uint8)[:, None, None])[0, 0].tolist() == colour
 
 
+def test_more_channels_are_as_many_hues():
+    x = synth.colour(torch.full((5, 1, 1), 255, dtype=torch.uint8), torch.arange(5), channels=5)
+    colours = {tuple(sheet.rgb(image)[0, 0].tolist()) for image in x}
+    assert len(colours) == 5
+    assert all(max(colour) == 255 for colour in colours)
+    assert sheet.rgb(torch.zeros(5, 1, 1, dtype=torch.uint8))[0, 0].tolist() == [0, 0, 0]
+
+
 def test_caption():
     facts = {"rows": 30000, "label_noise": 0.2522, "colour_agreement": 0.797}
     assert sheet.caption(facts) == "30,000 rows, label noise 25.2%, colour agreement 79.7%"
+
+
+# the other constructions, measured without the code that made them
+
+
+def flat_raw(rows: int = 4000, test: int = 1000, shape: tuple[int, ...] = (28, 28)) -> sources.Raw:
+    """Images with pixels of all values, never 0, every label equally often."""
+    draws = np.random.default_rng(2)
+
+    def images(count: int) -> torch.Tensor:
+        return torch.from_numpy(draws.integers(1, 256, (count, *shape), np.uint8))
+
+    return sources.Raw(images(rows), torch.arange(rows) % 10, images(test), torch.arange(test) % 10, classes=10)
+
+
+def near(hits: torch.Tensor, p: float) -> bool:
+    """Whether a share of rows is within three standard deviations of p."""
+    return abs(hits.double().mean().item() - p) < 3 * math.sqrt(p * (1 - p) / len(hits)) + 1e-12
+
+
+def original(raw: sources.Raw, n: int, seed: int, dropped: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images and labels behind the training rows of a federation."""
+    taking = torch.nonzero(raw.train_y != (10 if dropped is None else dropped))[:, 0]
+    rows = taking[np.concatenate(partition.equal(len(taking), n, seed))]
+    return raw.train_x[rows], raw.train_y[rows]
+
+
+@pytest.mark.parametrize("build", [synth.colored_mnist, synth.colored_fashion_mnist])
+@pytest.mark.parametrize("classes", [5, 10])
+def test_more_classes_have_a_colour_each(build, classes):
+    raw = flat_raw()
+    federation = build(raw, 4, classes=classes)
+    images, labels = original(raw, 2, 4)
+    assert federation.x.shape == (4000, classes, 28, 28)
+    lit = federation.x.flatten(2).any(2)
+    assert (lit.sum(1) == 1).all(), "exactly one channel holds the image"
+    z, y0 = lit.long().argmax(1), labels // (10 // classes)
+    assert torch.equal(federation.x.amax(1), torch.full_like(images, 255) if build is synth.colored_mnist else images)
+    for part, p in zip(range(2), (0.2, 0.1), strict=True):
+        mine = slice(2000 * part, 2000 * (part + 1))
+        y = federation.y[mine]
+        assert set(((y - y0[mine]) % classes).tolist()) == {0, 1}, "noise leads to the following class"
+        assert near(y != y0[mine], 0.25)
+        assert set(((z[mine] - y) % classes).tolist()) == {0, 1}, "so does the other colour"
+        assert near(z[mine] == y, 1 - p)
+    x, y = federation.tests["test"]
+    assert near(x.flatten(2).any(2).long().argmax(1) == (y + 1) % classes, 0.9)
+
+
+def test_fashion_keeps_dark_pixels_grey_and_has_no_bags():
+    raw = flat_raw()
+    federation = synth.colored_fashion_mnist(raw, 7, n=3, p=[0.3, 0.2, 0.1])
+    images, labels = original(raw, 3, 7, dropped=8)
+    assert (federation.sizes, len(federation.tests["test"][1])) == ((1200, 1200, 1200), 900)
+    red, green = federation.x[:, 0], federation.x[:, 1]
+    z = red.flatten(1).amax(1) == 255
+    bright = images > 127
+    assert torch.equal(red[~bright], images[~bright])
+    assert torch.equal(green[~bright], images[~bright])
+    assert torch.equal(red == 255, bright & z[:, None, None])
+    assert torch.equal(green == 255, bright & ~z[:, None, None])
+    assert ((red + green)[bright] == 255).all()
+    footwear = torch.isin(labels, torch.tensor([5, 7, 9]))
+    assert near(federation.y.bool() != footwear, 0.25)
+    for k, p in enumerate((0.3, 0.2, 0.1)):
+        mine = slice(1200 * k, 1200 * (k + 1))
+        assert near(federation.y[mine].bool() == z[mine], 1 - p)
+        assert federation.facts["clients"][k]["colour_agreement"] == (federation.y.bool() == z)[mine].double().mean()
+
+
+def test_an_image_without_a_bright_pixel_has_no_colour():
+    raw = flat_raw()
+    raw.train_x[::10] = raw.train_x[::10].clamp(max=127)
+    federation = synth.colored_fashion_mnist(raw, 0, n=1, p=[0.2])
+    dark = (federation.x[:, 0] == federation.x[:, 1]).flatten(1).all(1)
+    assert dark.sum() == 400
+    assert federation.facts["clients"][0]["without_colour"] == 400
+    seen = federation.x[~dark, 0].flatten(1).amax(1) == 255
+    share = (seen == federation.y[~dark].bool()).double().mean()
+    assert federation.facts["clients"][0]["colour_agreement"] == pytest.approx(share.item())
+
+
+def test_the_patch_is_in_the_corner_of_z():
+    raw = flat_raw(shape=(3, 32, 32))
+    federation = synth.spurious_cifar10(raw, 5)
+    images, labels = original(raw, 2, 5, dropped=6)
+    assert federation.x.shape == (3600, 3, 32, 32)
+    black = (federation.x == 0).all(1)
+    assert (black.flatten(1).sum(1) == 25).all(), "one 5x5 patch, black in every channel"
+    left, right = black[:, :5, :5].flatten(1).all(1), black[:, :5, 27:].flatten(1).all(1)
+    assert torch.equal(left, ~right)
+    assert torch.equal(federation.x[~black[:, None].expand_as(images)], images[~black[:, None].expand_as(images)])
+    animal = torch.isin(labels, torch.tensor([2, 3, 4, 5, 7]))
+    assert near(federation.y.bool() != animal, 0.25)
+    for k, p in enumerate((0.2, 0.1)):
+        mine = slice(1800 * k, 1800 * (k + 1))
+        assert near(federation.y[mine].bool() == right[mine], 1 - p)
+    assert torch.equal(raw.train_x, flat_raw(shape=(3, 32, 32)).train_x), "the source stays as it was"
+
+
+@real
+@pytest.mark.parametrize(
+    ("dataset", "params", "sizes", "test"),
+    [
+        ("colored-fashion-mnist", {}, (27000, 27000), 9000),
+        ("colored-fashion-mnist", {"classes": 10}, (30000, 30000), 10000),
+        ("spurious-cifar10-jpeg", {}, (22500, 22500), 9000),
+        ("colored-mnist", {"n": 10, "p": [0.1] * 10}, (6000,) * 10, 10000),
+    ],
+)
+def test_the_papers_counts(dataset, params, sizes, test):
+    federation = data.load(dataset, 0, params)
+    assert (federation.sizes, len(federation.tests["test"][1])) == (sizes, test)
+    assert federation.facts["test"]["rows"] == test
+
+
+@real
+@pytest.mark.parametrize("dataset", ["colored-mnist", "colored-fashion-mnist", "spurious-cifar10-jpeg"])
+def test_clients_of_real_data_agree_with_their_p(dataset):
+    params = {"n": 3, "p": [0.3, 0.2, 0.1]}
+    facts = data.load(dataset, 1, params).facts
+    for seen, p in zip([*facts["clients"], facts["test"]], [0.3, 0.2, 0.1, 0.9], strict=True):
+        (agreement,) = (value for key, value in seen.items() if key.endswith("_agreement"))
+        assert abs(agreement - (1 - p)) < 3 * math.sqrt(p * (1 - p) / seen["rows"])
+        assert abs(seen["label_noise"] - 0.25) < 3 * math.sqrt(0.25 * 0.75 / seen["rows"])
+
+
+@pytest.mark.parametrize("classes", [0, 1, 3, 20, 2.0, "2", True])
+def test_classes_must_divide_ten(classes):
+    with pytest.raises(UsageError, match="classes is 2, 5 or 10"):
+        synth.colored_mnist(toy_raw(), 0, classes=classes)

@@ -21,9 +21,9 @@ def test_one_row_per_run_seed_and_metric(toy):
     path = evaluate.table(made.NAME, "t1", toy.root)
     assert path == toy.root / "reports/metrics/toy-2022/t1.csv"
     lines = path.read_text().splitlines()
-    assert lines[0] == "run,seed,metric,value,status,rounds,threshold,budget,substitute"
-    assert lines[1] == "toys-plain,0,train_accuracy,0.84,finished,100,,paper,"
-    assert lines[-1] == "toys-game-parallel,2,test_accuracy,0.71,stopped,60,0.575,paper,"
+    assert lines[0] == "run,seed,metric,value,status,rounds,threshold,budget,substitute,raised,lowered"
+    assert lines[1] == "toys-plain,0,train_accuracy,0.84,finished,100,,paper,,,"
+    assert lines[-1] == "toys-game-parallel,2,test_accuracy,0.71,stopped,60,0.575,paper,,,"
     assert len(lines) == 1 + 3 * 3 * 2
 
 

@@ -58,7 +58,7 @@ def test_csv_joins_with_published_and_has_the_columns_of_the_design(motley):
     rows = list(csv.DictReader(io.StringIO(tables.csv_text(results))))
     assert ",".join(rows[0]) == (
         "paper,table,dataset,variant,method,metric,published,published_spread,reproduced,reproduced_spread,n_seeds,"
-        "budget,substitute,status,run"
+        "budget,substitute,status,run,compared_with,threshold_raised,threshold_lowered"
     )
     keys = [tuple(row[key] for key in ("table", "dataset", "variant", "method", "metric")) for row in rows]
     assert keys == list(published(motley))
@@ -147,10 +147,10 @@ def test_showing_an_unknown_table_names_the_closest(motley):
         tables.show(made.NAME, "t2", motley.root)
 
 
-def terminal(toy):
+def terminal(toy, table="t1"):
     """What `show` prints on a wide console."""
     console = Console(width=250, file=io.StringIO())
-    console.print(tables.show(made.NAME, "t1", toy.root))
+    console.print(tables.show(made.NAME, table, toy.root))
     return console.file.getvalue()
 
 
@@ -172,3 +172,96 @@ def test_a_row_with_one_metric_left_out_still_says_how_it_was_trained(tmp_path):
     remark = '\n[[tables.t1.not_run]]\nwhen = { metric = "train_accuracy" }\nreason = "it is not measured"\n'
     toy = made.records(made.paper(tmp_path, spec=made.SPEC + remark))
     assert "50 (40–60)" in terminal(toy)
+
+
+SHIFTS = made.SPEC.replace("warm_start = 10 }", "warm_start = 10, shifts = [0.03, -0.03] }")
+
+
+@pytest.fixture
+def shifted(tmp_path):
+    """Sequential: every seed would have stopped at T+ and only the first two at T-; parallel: none at either."""
+    toy = made.records(made.paper(tmp_path, spec=SHIFTS))
+    record = made.record(toy, "toys-game-sequential", made.ACCURACIES["toys-game-sequential"])
+    for seed, entry in record["seeds"].items():
+        entry["shifted"] = {"+0.03": {"rounds": 9, "train_accuracy": 0.59, "test_accuracy": 0.6 + 0.01 * int(seed)}}
+        if seed != "2":
+            entry["shifted"]["-0.03"] = {"rounds": 99, "train_accuracy": 0.5, "test_accuracy": 0.7}
+    made.write(tmp_path, "toys-game-sequential", record)
+    return toy
+
+
+def test_what_another_threshold_would_have_given(shifted):
+    results = join(shifted, "t1", evaluate.collect(shifted, "t1"))
+    rows = list(csv.DictReader(io.StringIO(tables.csv_text(results))))
+    moved = [(row["threshold_raised"], row["threshold_lowered"]) for row in rows]
+    assert moved == [("", ""), ("", ""), ("59.00", "50.00"), ("61.00", "70.00"), ("", ""), ("", "")]
+    assert "61.00, 70.00 (2)" in terminal(shifted)
+    evaluate.table(made.NAME, "t1", shifted.root)
+    assert tables.stored(shifted, "t1").measures == evaluate.collect(shifted, "t1").measures
+
+
+INSTEAD = """
+[tables.t2]
+title = "Table 2: mislabelled"
+metrics = ["test_accuracy"]
+reduction = "final"
+tolerance = { spreads = 0, points = 3, reason = "a toy" }
+
+[[tables.t2.instead]]
+when = { size = "small" }
+table = "t1"
+reason = "the row is mislabelled"
+
+[[tables.t2.cells]]
+dataset = ["Toys"]
+method = ["Game (Smooth)"]
+type = ["sequential"]
+size = ["small", "large"]
+"""
+SIZES = """
+[axes.size.small]
+run = ""
+
+[axes.size.large]
+rounds = 70
+"""
+MISLABELLED = """\
+toy-2022,t2,Toys,type=sequential;size=small,Game (Smooth),test_accuracy,12.34,0.5,percent,
+toy-2022,t2,Toys,type=sequential;size=large,Game (Smooth),test_accuracy,80.00,0.5,percent,
+"""
+
+
+def test_a_mislabelled_number_is_shown_and_another_compared(tmp_path):
+    spec = made.SPEC.replace("[budgets.paper]", SIZES + "[budgets.paper]") + INSTEAD
+    toy = made.records(
+        made.paper(tmp_path, spec=spec, published=made.PUBLISHED + MISLABELLED),
+        toys_game_sequential_large=[(0.5, 0.79)] * 3,
+    )
+    small, large = join(toy, "t2", evaluate.collect(toy, "t2"))
+    assert (str(small.published), str(small.reference)) == ("12.34 ± 0.5", "66.56 ± 1.58")
+    assert (small.difference, small.status) == (0.44, "within")  # 67.00 - 66.56
+    assert (large.difference, large.status, large.reference) == (-1.0, "within", large.published)
+    rows = list(csv.DictReader(io.StringIO(tables.csv_text([small, large]))))
+    assert [row["published"] for row in rows] == ["12.34", "80.00"]
+    assert [row["compared_with"] for row in rows] == ["66.56 ± 1.58", ""]
+    assert "Compared with 66.56 ± 1.58: the row is mislabelled." in terminal(toy, "t2")
+
+
+def test_a_comparison_needs_a_number(tmp_path):
+    spec = made.SPEC.replace("[budgets.paper]", SIZES + "[budgets.paper]") + INSTEAD
+    with pytest.raises(UsageError, match=r"tables\.t2: unknown table 't9'"):
+        made.paper(tmp_path, spec=spec.replace('table = "t1"', 'table = "t9"'))
+    others = [row for row in (made.PUBLISHED + MISLABELLED).splitlines() if ",t1,Toys,type=sequential" not in row]
+    made.paper(tmp_path, spec=spec, published="\n".join(others))
+    toy = made.records(tmp_path, toys_game_sequential_large=[(0.5, 0.79)] * 3)
+    with pytest.raises(UsageError, match="t1 has no number to compare toy-2022, t2, Toys, type=sequential;size=small"):
+        join(toy, "t2", evaluate.collect(toy, "t2"))
+
+
+def test_the_tolerance_of_the_paper_is_that_of_a_table_without_one(tmp_path):
+    own = 'tolerance = { spreads = 2, points = 3, reason = "the toy says little" }\n'
+    shared = own.replace("points = 3", "points = 7")
+    spec = made.SPEC.replace(own, "").replace("[defaults]", f"{shared}\n[defaults]", 1)
+    assert load_paper(made.NAME, made.paper(tmp_path, spec=spec)).table("t1").tolerance.points == 7
+    spec = made.SPEC.replace("[defaults]", f"{shared}\n[defaults]", 1)
+    assert load_paper(made.NAME, made.paper(tmp_path, spec=spec)).table("t1").tolerance.points == 3

@@ -39,6 +39,27 @@ DATASETS = {
             summary="digits 0-4 against 5-9 with noisy labels; the colour is a shortcut that misleads at test",
         ),
         Dataset(
+            name="colored-fashion-mnist",
+            source="fashion-mnist",
+            build=synth.colored_fashion_mnist,
+            shape=(2, 28, 28),
+            summary="clothing against footwear with noisy labels; the colour is a shortcut that misleads at test",
+        ),
+        Dataset(
+            name="spurious-cifar10",
+            source="cifar10",
+            build=synth.spurious_cifar10,
+            shape=(3, 32, 32),
+            summary="vehicles against animals with noisy labels; the place of a black patch misleads at test",
+        ),
+        Dataset(
+            name="spurious-cifar10-jpeg",
+            source="cifar10-jpeg",
+            build=synth.spurious_cifar10,
+            shape=(3, 32, 32),
+            summary="spurious-cifar10 made of JPEG copies of the images",
+        ),
+        Dataset(
             name="digits",
             source="digits",
             build=partial(synth.colored_mnist, binarise=False),  # upsampled edges are grey: binarised, digits are blobs

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import hsv_to_rgb
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -65,12 +66,15 @@ def mosaic(x: Tensor, y: Tensor, classes: int) -> np.ndarray:
 
 
 def rgb(image: Tensor) -> np.ndarray:
-    """uint8 [C, H, W] as [H, W, 3]: one channel is grey, two are red and green, three are RGB."""
+    """uint8 [C, H, W] as [H, W, 3]: one is grey, two are red and green, three are RGB, more have a hue each."""
     channels = image.numpy()
     if len(channels) == 1:
         channels = np.repeat(channels, 3, axis=0)
     elif len(channels) == 2:
         channels = np.stack([*channels, np.zeros_like(channels[0])])
+    elif len(channels) > 3:
+        hues = np.array([hsv_to_rgb((c / len(channels), 0.9, 1.0)) for c in range(len(channels))])
+        channels = np.einsum("chw,cr->rhw", channels, hues).clip(max=255).round().astype(np.uint8)
     return channels.transpose(1, 2, 0)
 
 

@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import io
 import os
+import pickle
 import socket
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,7 +57,7 @@ class File:
 class Source:
     """Where raw data come from and what they must be.
 
-    files: in the order train images, train labels, test images, test labels. train, test: images of each split.
+    files: in the order that `read` expects. train, test: images of each split.
     read: (source, folder) -> the verified data. download: (source, folder) puts verified files there; None if embedded.
     substitute: what results made from it are labelled with, when it stands in for an original.
     """
@@ -151,7 +153,8 @@ def _sha256(data: np.ndarray) -> str:
 
 def _elsewhere(source: Source) -> str:
     """The ways out that always exist."""
-    held = Path(source.files[0].path).parent
+    first = Path(source.files[0].path)
+    held = first if first.parent == Path() else first.parent
     return f"set {FOLDER_VARIABLE} to a folder that holds {held}, or use `--dataset digits`"
 
 
@@ -161,7 +164,7 @@ def _pins(listing: str) -> tuple[File, ...]:
     return tuple(File(sha256, int(size), path) for sha256, size, path in rows)
 
 
-# MNIST, in torchvision's layout
+# MNIST and Fashion-MNIST, in torchvision's layout: train images, train labels, test images, test labels
 
 MNIST_FILES = _pins("""
     ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db 47040016 MNIST/raw/train-images-idx3-ubyte
@@ -171,14 +174,28 @@ MNIST_FILES = _pins("""
 """)
 
 
+FASHION_FILES = _pins("""
+    c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888 47040016 FashionMNIST/raw/train-images-idx3-ubyte
+    bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9    60008 FashionMNIST/raw/train-labels-idx1-ubyte
+    5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b  7840016 FashionMNIST/raw/t10k-images-idx3-ubyte
+    0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34    10008 FashionMNIST/raw/t10k-labels-idx1-ubyte
+""")
+
+
 def _read_idx(source: Source, root: Path) -> Raw:
     """Four IDX files."""
+    train_x, train_y, test_x, test_y = map(_idx, _contents(source, root))
+    return Raw(train_x, train_y.long(), test_x, test_y.long(), source.classes)
+
+
+def _contents(source: Source, root: Path) -> Iterator[np.ndarray]:
+    """The verified bytes of each file. UsageError where they are not what was pinned."""
     try:
-        train_x, train_y, test_x, test_y = (_idx(_verified(root / file.path, file)) for file in source.files)
+        for file in source.files:
+            yield _verified(root / file.path, file)
     except OSError as error:
         mend = "put the original there" if lent() else f"run `fedrepro data fetch {source.name}`"
         raise UsageError(f"{error}: {mend}, {_elsewhere(source)}.") from error
-    return Raw(train_x, train_y.long(), test_x, test_y.long(), source.classes)
 
 
 def _idx(data: np.ndarray) -> Tensor:
@@ -187,14 +204,19 @@ def _idx(data: np.ndarray) -> Tensor:
     return torch.from_numpy(data[start:].reshape(data[4:start].view(">i4")))
 
 
-def _download_mnist(source: Source, root: Path) -> None:
-    """Download into a folder of its own, verify there, then move: a failure leaves nothing that could be trusted."""
-    from torchvision.datasets import MNIST  # slow to import, and needed only here
+def _download_idx(source: Source, root: Path) -> None:
+    import torchvision.datasets  # slow to import, and needed only here
 
+    family = getattr(torchvision.datasets, Path(source.files[0].path).parts[0])
+    _download(source, root, lambda staging: family(staging, download=True))
+
+
+def _download(source: Source, root: Path, fill: Callable[[str], object]) -> None:
+    """Let `fill` download into a folder of its own, verify there, then move: a failure leaves nothing to be trusted."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as staging, _quietly():
-            MNIST(staging, download=True)
+            fill(staging)
             for file in source.files:
                 _verified(Path(staging, file.path), file)
             for file in source.files:
@@ -217,6 +239,72 @@ def _quietly() -> Iterator[None]:
             yield
     finally:
         socket.setdefaulttimeout(before)
+
+
+# CIFAR-10: the archive that torchvision keeps, and parquet files with image bytes
+
+CIFAR10_FILES = _pins("""
+    6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce 170498071 cifar-10-python.tar.gz
+""")
+CIFAR10_JPEG_FILES = _pins("""
+    0fc125f78e80c161cbeb2820b256628ff5add1670dab4367392944f207260f1e 15480407 cifar10-jpeg/train.parquet
+    468f3e927cdf535078d970d84e7c7f5a0a9de6bc4f6815939afc732c8f8e749e  3093982 cifar10-jpeg/test.parquet
+""")
+
+
+def _read_cifar10(source: Source, root: Path) -> Raw:
+    """The batches in the archive, read in memory: nothing is unpacked, and nothing unpickled but what is pinned."""
+    (content,) = _contents(source, root)
+    batches = {}
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive:
+            if "_batch" in member.name:
+                batches[Path(member.name).name] = pickle.load(archive.extractfile(member), encoding="bytes")
+    test = batches.pop("test_batch")
+    train = [batches[name] for name in sorted(batches)]
+
+    def images(parts: list[dict]) -> Tensor:
+        return torch.from_numpy(np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, 32, 32))
+
+    def labels(parts: list[dict]) -> Tensor:
+        return torch.tensor([label for part in parts for label in part[b"labels"]])
+
+    return Raw(images(train), labels(train), images([test]), labels([test]), source.classes)
+
+
+def _download_cifar10(source: Source, root: Path) -> None:
+    from torchvision.datasets import CIFAR10
+    from torchvision.datasets.utils import download_url
+
+    _download(source, root, lambda staging: download_url(CIFAR10.url, staging, CIFAR10.filename, CIFAR10.tgz_md5))
+
+
+def _read_parquet(source: Source, root: Path) -> Raw:
+    """Two parquet files, train and test, in the Hugging Face layout: image bytes and labels."""
+    (train_x, train_y), (test_x, test_y) = map(parquet, _contents(source, root))
+    return Raw(train_x, train_y, test_x, test_y, source.classes)
+
+
+def parquet(content: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Images uint8 [N, 3, H, W] and labels int64 [N] of a parquet file, its bytes uint8 [M].
+
+    Columns: `image` or `img`, a struct with the encoded `bytes` of an image of any format, all of one size; `label`.
+    """
+    import pyarrow  # slow to import, as PIL is, and needed only here
+    import pyarrow.compute
+    import pyarrow.parquet
+    from PIL import Image
+
+    table = pyarrow.parquet.read_table(pyarrow.BufferReader(pyarrow.py_buffer(content)))
+    column = table.column("image" if "image" in table.column_names else "img")
+    encoded = pyarrow.compute.struct_field(column, "bytes").to_pylist()
+    decoded = (np.asarray(Image.open(io.BytesIO(each)).convert("RGB")) for each in encoded)
+    images = torch.from_numpy(np.stack(list(decoded))).permute(0, 3, 1, 2).contiguous()
+    return images, torch.tensor(table.column("label").to_pylist())
+
+
+def _no_download(source: Source, root: Path) -> None:
+    raise UsageError(f"{source.name} is not in {root} and has no public address: {_elsewhere(source)}.")
 
 
 # scikit-learn's digits, embedded in the package
@@ -275,7 +363,41 @@ SOURCES = {
             test=10_000,
             classes=10,
             read=_read_idx,
-            download=_download_mnist,
+            download=_download_idx,
+        ),
+        Source(
+            name="fashion-mnist",
+            origin="Fashion-MNIST (Xiao, Rasul, Vollgraf), through torchvision",
+            licence="MIT",
+            files=FASHION_FILES,
+            train=60_000,
+            test=10_000,
+            classes=10,
+            read=_read_idx,
+            download=_download_idx,
+        ),
+        Source(
+            name="cifar10",
+            origin="CIFAR-10 (Krizhevsky), the archive of the Python version, through torchvision",
+            licence="none stated",
+            files=CIFAR10_FILES,
+            train=50_000,
+            test=10_000,
+            classes=10,
+            read=_read_cifar10,
+            download=_download_cifar10,
+        ),
+        Source(
+            name="cifar10-jpeg",
+            origin="CIFAR-10 (Krizhevsky), images re-encoded once as JPEG of quality about 75, rows shuffled, as parquet",
+            licence="none stated",
+            files=CIFAR10_JPEG_FILES,
+            train=50_000,
+            test=10_000,
+            classes=10,
+            read=_read_parquet,
+            download=_no_download,
+            substitute="cifar10 (jpeg)",
         ),
         Source(
             name="digits",

@@ -1,0 +1,116 @@
+"""How a figure looks: its points as SVG and PNG, the same bytes for the same points."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from pathlib import Path
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedrepro import figures
+from fedrepro.curves import percent
+from fedrepro.figures import Spread
+from fedrepro.files import write_bytes
+from fedrepro.schema import Levels
+from fedrepro.spec import Paper, load_papers
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
+DASHES = ("-", "--", ":")  # beyond seven lines
+WIDTH = 7.2  # inches
+CAPTION = 118  # letters of the caption in a line
+STYLE = [  # whatever the user's own settings say
+    "default",
+    {
+        "svg.hashsalt": "fedrepro", "savefig.dpi": 150, "text.parse_math": False, "font.size": 9,
+        "lines.linewidth": 1, "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
+        "axes.spines.right": False, "grid.color": "#dddddd", "legend.frameon": False,
+    },
+]  # fmt: skip
+NAMELESS = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}  # no time and no version in the files
+
+
+def render(root: str | Path = ".") -> list[Path]:
+    """Write every figure of every paper as .svg and .png, from the points in reports/figures.
+
+    Equal points give equal bytes. Raises FedreproError where a figure has no points yet.
+    """
+    files: dict[Path, bytes] = {}
+    for paper in load_papers(root):
+        for name in paper.figures:
+            points = figures.stored(paper, name)
+            for path in figures.pictures(paper.name, name, root):
+                files[path] = picture(paper, name, points, path.suffix[1:])
+    return [write_bytes(path, content) for path, content in files.items()]
+
+
+def picture(paper: Paper, name: str, points: list[Spread], kind: str) -> bytes:
+    """What a figure's file of that kind, svg or png, says."""
+    with matplotlib.style.context(STYLE):
+        out = io.BytesIO()
+        _figure(paper, name, points).savefig(out, format=kind, metadata=NAMELESS[kind])
+        return out.getvalue()
+
+
+def caption(paper: Paper, points: list[Spread]) -> str:
+    """What the plot shows, at which budget, over how many seeds and on which data, and what is not in it."""
+    budget = paper.spec.budgets[paper.budget]
+    runs = {point.run: point for point in points}
+    most = {run: max(point.n for point in points if point.run == run) for run in runs}
+    seeds = f"{min(most.values())}–{max(most.values())}".removeprefix(f"{max(most.values())}–")
+    parts = [
+        f"Mean over the seeds, band: ± one standard deviation (population). Budget: {budget.label}",
+        "" if budget.compare else "never compared with the paper's numbers",
+        f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
+        *(f"{each.line}: {each.diverged} diverged and left out" for each in runs.values() if each.diverged),
+        *(f"{each.line}, {each.metric.replace('_', ' ')}: no value" for each in points if not each.n),
+        *(f"data: {each}, in place of the paper's own" for each in sorted({p.substitute for p in points} - {""})),
+    ]
+    return "; ".join(filter(None, parts)) + "."
+
+
+def label(name: str) -> str:
+    """A metric or an axis as the label of an axis, with its unit."""
+    return name.replace("_", " ") + (" (%)" if percent(name) else "")
+
+
+def _figure(paper: Paper, name: str, points: list[Spread]) -> Figure:
+    spec = paper.figure(name)
+    metrics = list(dict.fromkeys(point.metric for point in points))
+    lines = list(dict.fromkeys(point.line for point in points))
+    # Rounds are numbers; the values of another axis are names, in the order of paper.toml.
+    known = paper.spec.axes[spec.x] if isinstance(spec, Levels) else ()
+    names = [value for value in known if value in {point.x for point in points}]
+    drawn = Figure(figsize=(WIDTH, 1.3 + 2.4 * len(metrics)), layout="constrained")
+    drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
+    drawn.supxlabel(textwrap.fill(caption(paper, points), CAPTION), fontsize=7, x=0.01, ha="left")
+    axes = drawn.subplots(len(metrics), sharex=True, squeeze=False)[:, 0]
+    for axis, metric in zip(axes, metrics, strict=True):
+        for number, line in enumerate(lines):
+            colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+            if own := [point for point in points if (point.metric, point.line) == (metric, line) and point.n]:
+                _line(axis, own, names, label=line, color=colour, linestyle=dash)
+        axis.set_ylabel(label(metric))
+    if names:
+        axes[-1].set_xticks(range(len(names)), names)
+        axes[-1].margins(x=0.1)
+        axes[-1].set_ylim(bottom=0)
+    axes[-1].set_xlabel(label(spec.x) if names else "round")
+    title = label(spec.lines) if names else None
+    axes[0].legend(title=title, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+    return drawn
+
+
+def _line(axis: Axes, points: list[Spread], names: list[str], **look: str) -> None:
+    """A line through the means with a band of the spread; of levels with a marker, hollow where seeds were capped."""
+    placed = {names.index(point.x) if names else int(point.x): point for point in points}
+    x = sorted(placed)
+    low, high = ([placed[each].mean + sign * placed[each].spread for each in x] for sign in (-1, 1))
+    axis.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
+    axis.plot(x, [placed[each].mean for each in x], marker="o" if names else None, **look)
+    for each in (each for each in x if names and placed[each].capped):
+        place, note = (each, placed[each].mean), f"{placed[each].capped} of {placed[each].n} at the cap"
+        axis.plot(*place, marker="o", color=look["color"], markerfacecolor="white")
+        axis.annotate(note, place, (0, 6), textcoords="offset points", ha="center", fontsize=7)

@@ -1,0 +1,42 @@
+"""What `fedrepro evaluate` and `fedrepro report` write: tables, figures and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedrepro import claims, figures, quantities, tables
+from fedrepro import evaluate as measures
+from fedrepro.errors import UsageError
+from fedrepro.spec import load_paper, load_papers
+
+
+def evaluate(
+    paper: str | None = None,
+    table: str | None = None,
+    figure: str | None = None,
+    only_claims: bool = False,
+    root: str | Path = ".",
+) -> Iterator[Path]:
+    """Write what is read off the records for a table, a figure or the claims of a paper; without any, for all.
+
+    Yields each file once it is written. Raises UsageError for unknown names, FedreproError for a faulty record.
+    """
+    for kind, name in (("table", table), ("figure", figure)):
+        if name is not None and paper is None:
+            raise UsageError(f"a {kind} is one of a paper's: name the paper too.")
+    everything = table is None and figure is None and not only_claims
+    for each in [load_paper(paper, root)] if paper is not None else load_papers(root):
+        for name in each.spec.tables if everything else filter(None, [table]):
+            yield measures.table(each.name, name, root)
+        for name in each.figures if everything else filter(None, [figure]):
+            yield figures.figure(each, name)
+        if each.spec.claims and (everything or only_claims):
+            yield quantities.claims(each)
+
+
+def render(root: str | Path = ".") -> list[Path]:
+    """Write all tables, figures and claims, from what `evaluate` wrote."""
+    from fedrepro import plot  # slow to import, and `evaluate` needs none of it
+
+    return [*tables.render(root), *plot.render(root), *claims.render(root)]
