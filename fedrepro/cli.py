@@ -203,17 +203,30 @@ def data_verify(name: Name = None) -> None:
 
 @data.command("show")
 def data_show(
-    dataset: Annotated[str, typer.Argument(help="A dataset: `fedrepro data list` lists them.")],
+    dataset: Annotated[str | None, typer.Argument(help="A dataset: `fedrepro data list` lists them.")] = None,
+    paper: Paper = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="A sample sheet of the paper's report: paper.toml has them.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="PNG", help="The picture; build/DATASET.png without it.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of split, noise and colours.")] = 0,
     sets: Sets = None,
 ) -> None:
-    """Draw a sample sheet of a dataset, a panel for each client."""
-    from fedrepro import settings
-    from fedrepro.data import sheet
+    """Draw a sample sheet of a dataset, or one of a paper's report, a panel for each client."""
+    from fedrepro import settings, spec
+    from fedrepro.data import sheet as sheets
+    from fedrepro.errors import UsageError
 
-    params = settings.parameters(dataset, sets or ())
-    typer.echo(f"wrote {sheet.show(dataset, out or Path('build') / f'{dataset}.png', seed, params)}")
+    if (dataset is None) == (sheet is None) or (paper is None) != (sheet is None):
+        raise UsageError("name a dataset, or a sample sheet with --paper and --sheet.")
+    if sheet is not None and sets:
+        raise UsageError("the settings of a paper's sample sheet are the paper's: leave --set out, or name a dataset.")
+    if sheet is not None:
+        chosen = spec.load_paper(paper)
+        (dataset, params), out = chosen.sheet(sheet), out or chosen.sheet_path(sheet)
+    else:
+        params, out = settings.parameters(dataset, sets or ()), out or Path("build") / f"{dataset}.png"
+    typer.echo(f"wrote {sheets.show(dataset, out, seed, params)}")
 
 
 def _lists(name: str, summary: str) -> None:

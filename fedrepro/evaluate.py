@@ -137,7 +137,7 @@ def usable(paper: Paper, run: str) -> Record:
 
 def remedied(paper: Paper, run: str, fault: str) -> str:
     """The sentence about a run's fault with what mends it."""
-    return f"{fault}: run `dvc repro papers/{paper.name}/dvc.yaml:train-{run}`."
+    return f"{fault}: run `dvc repro {paper.stage(run)}`."
 
 
 def enforce(faults: dict[str, str], what: str) -> None:

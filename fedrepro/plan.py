@@ -1,4 +1,4 @@
-"""The generated pipeline: root dvc.yaml, and for each paper dvc.yaml and runs.json, all written from the specs."""
+"""The generated pipeline: root dvc.yaml, and for each paper runs.json and dvc.yaml, the latter for each dataset too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,13 @@ class Sources:
 
 def write(root: str | Path = ".", sources: Sources | None = None) -> list[Path]:
     """Write the generated files and return those that changed."""
-    return [write_text(path, text) for path, text in _stale(Path(root), sources).items()]
+    stale = _stale(Path(root), sources)
+    for path, text in stale.items():
+        if text is None:
+            path.unlink()
+        else:
+            write_text(path, text)
+    return list(stale)
 
 
 def check(root: str | Path = ".", sources: Sources | None = None) -> None:
@@ -70,22 +76,36 @@ def files(root: str | Path = ".", sources: Sources | None = None) -> dict[Path, 
         texts[paper.folder / "runs.json"] = json_text(
             {r: {"budget": paper.budget, "config": d} for r, d in dumps.items()}
         )
-        texts[paper.folder / "dvc.yaml"] = _yaml(_paper(paper, runs, sources))
+        texts[paper.folder / "dvc.yaml"] = _yaml(_inside("../..", _paper(paper, sources)))
+        groups = {run: draft.group for run, draft in paper.drafts().items()}
+        for group in dict.fromkeys(groups.values()):
+            stages = {f"train-{r}": _train(paper.name, r, runs[r], sources) for r in runs if groups[r] == group}
+            texts[paper.folder / group / "dvc.yaml"] = _yaml(_inside("../../..", stages))
     return texts
 
 
-def _stale(root: Path, sources: Sources | None) -> dict[Path, str]:
-    wanted = files(root, sources)
-    return {path: text for path, text in wanted.items() if not path.exists() or path.read_bytes() != text.encode()}
+def _stale(root: Path, sources: Sources | None) -> dict[Path, str | None]:
+    """The files that are not as they should be, with their text; None for one that should not be there."""
+    wanted: dict[Path, str | None] = files(root, sources)
+    wanted |= dict.fromkeys(set(root.glob("papers/*/*/dvc.yaml")) - set(wanted))
+    return {path: text for path, text in wanted.items() if text is None or _differs(path, text)}
 
 
-def _paper(paper: Paper, runs: dict[str, RunConfig], sources: Sources) -> dict[str, Any]:
-    """papers/<paper>/dvc.yaml: stages per run, table and figure, one for the claims; paths are relative to the root."""
-    stages = {f"train-{run}": _train(paper.name, run, config, sources) for run, config in runs.items()}
+def _differs(path: Path, text: str) -> bool:
+    return not path.exists() or path.read_bytes() != text.encode()
+
+
+def _inside(up: str, stages: dict[str, Any]) -> dict[str, Any]:
+    """A dvc.yaml whose paths are relative to the root, which is `up` from it."""
+    return {"stages": {name: {"cmd": stage.pop("cmd"), "wdir": up, **stage} for name, stage in stages.items()}}
+
+
+def _paper(paper: Paper, sources: Sources) -> dict[str, Any]:
+    """The stages but for the runs, which have files of their own, since DVC is slow with large ones."""
+    stages = {f"sheet-{sheet}": _sheet(paper, sheet, sources) for sheet in paper.spec.sheets}
     stages |= {f"evaluate-{table}": _evaluate(paper, table) for table in paper.spec.tables}
     stages |= {f"evaluate-{figure}": _figure(paper, figure) for figure in paper.figures}
-    stages |= {"evaluate-claims": _claims(paper)} if paper.spec.claims else {}
-    return {"stages": {name: {"cmd": stage.pop("cmd"), "wdir": "../..", **stage} for name, stage in stages.items()}}
+    return stages | ({"evaluate-claims": _claims(paper)} if paper.spec.claims else {})
 
 
 def _train(paper: str, run: str, config: RunConfig, sources: Sources) -> dict[str, Any]:
@@ -97,6 +117,16 @@ def _train(paper: str, run: str, config: RunConfig, sources: Sources) -> dict[st
         "params": [{f"papers/{paper}/runs.json": [run]}],
         "metrics": [{str(record): KEPT}],
         "plots": [{str(curves): KEPT | {"x": "round", "y": "value"}}],
+    }
+
+
+def _sheet(paper: Paper, sheet: str, sources: Sources) -> dict[str, Any]:
+    dataset, _ = paper.sheet(sheet)
+    return {
+        "cmd": f"fedrepro data show --paper {paper.name} --sheet {sheet}",
+        "deps": [*_code("data/partition", "data/sheet", "data/synth"), _manifest(sources.data(dataset))],
+        "params": [{f"papers/{paper.name}/paper.toml": [f"sheets.{sheet}", "axes.dataset"]}],
+        "outs": [{str(paper.sheet_path(sheet)): KEPT}],
     }
 
 
@@ -140,7 +170,9 @@ def _code(*modules: str) -> list[str]:
 
 def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     """dvc.yaml: data, report and check; through the measures it depends on every paper's stages."""
-    data = sorted({sources.data(draft.config.dataset) for paper in papers for draft in paper.drafts().values()})
+    datasets = {draft.config.dataset for paper in papers for draft in paper.drafts().values()}
+    datasets |= {paper.sheet(sheet)[0] for paper in papers for sheet in paper.spec.sheets}
+    data = sorted(map(sources.data, datasets))
     specs = [f"papers/{paper.name}/{file}" for paper in papers for file in ("paper.toml", "published.csv")]
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]

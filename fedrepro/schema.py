@@ -129,6 +129,13 @@ class Levels(Strict):
 Figure = Annotated[Curves | Levels, Field(discriminator="kind")]
 
 
+class Sheet(Strict):
+    """A sample sheet: what the data of `cell` (any axes, the dataset among them) look like to each client."""
+
+    title: str
+    cell: Point
+
+
 class Final(Strict):
     """A metric of the record, so at the end of training."""
 
@@ -198,6 +205,7 @@ class Spec(Strict):
     tolerance: Tolerance | None = None
     tables: dict[str, Table]
     figures: dict[str, Figure] = {}
+    sheets: dict[str, Sheet] = {}
     claims: dict[str, Claim] = {}
 
     @model_validator(mode="before")
@@ -252,6 +260,7 @@ def read(path: Path) -> Spec:
         raise UsageError(f"{path}: {first_fault(error)}") from error
     _check_tables(spec, path)
     _check_figures(spec, path)
+    _check_sheets(spec, path)
     _check_claims(spec, path)
     if "paper" not in spec.budgets:
         raise UsageError(f"{path}: there is no budget 'paper', on which the others build.")
@@ -315,6 +324,14 @@ def _check_figures(spec: Spec, path: Path) -> None:
         places = [(spot.line, spot.x) for spot in figure.spots()]
         if twice := [place for place in places if places.count(place) > 1]:
             raise UsageError(f"{where}: two cells are at {', '.join(filter(None, twice[0]))!r}: leave one out.")
+
+
+def _check_sheets(spec: Spec, path: Path) -> None:
+    for name, sheet in spec.sheets.items():
+        where = f"{path}: sheets.{name}"
+        _check_when(sheet.cell, spec.axes, where)
+        if "dataset" not in sheet.cell:
+            raise UsageError(f"{where}: its cell has no axis 'dataset'.")
 
 
 def _check_claims(spec: Spec, path: Path) -> None:

@@ -57,8 +57,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Draft:
-    """A run before its pilot: `config.stop` is None as long as `pilot` has still to find the threshold."""
+    """A run before its pilot: `config.stop` is None as long as `pilot` has still to find the threshold.
 
+    `group`: of the pipeline's files, the one that has the run's stage; named by its dataset.
+    """
+
+    group: str
     config: RunConfig
     pilot: Pilot | None
 
@@ -118,6 +122,17 @@ class Paper:
         """The names of the runs that fill a table, in the order of its cells."""
         return list(dict.fromkeys(cell.run for cell in self.cells(table, budget) if cell.run is not None))
 
+    def sheet(self, sheet: str) -> tuple[str, dict[str, Any]]:
+        """The dataset that a sample sheet shows, and the parameters of its synthesis; UsageError for an unknown one."""
+        if sheet not in self.spec.sheets:
+            raise unknown(f"sample sheet of {self.name}", sheet, self.spec.sheets)
+        settings = self._settings(self.spec.sheets[sheet].cell, self.budget)
+        return settings["dataset"], settings.get("data", {})
+
+    def sheet_path(self, sheet: str) -> Path:
+        """Where a sample sheet is."""
+        return self.root / "reports" / "sheets" / self.name / f"{sheet}.png"
+
     def spots(self, figure: str) -> list[tuple[Spot, str]]:
         """Where a figure shows its cells, each with the run that fills it."""
         return [(spot, self._run_name(spot.cell)) for spot in self.figure(figure).spots()]
@@ -152,6 +167,10 @@ class Paper:
     def run(self, run: str, budget: str | None = None) -> RunConfig:
         """One run, its pilot merged in; UsageError as for `runs`, and with the closest name where there is none."""
         return self._piloted(run, self._draft(run, budget))
+
+    def stage(self, run: str) -> str:
+        """The pipeline stage that trains a run, as DVC is asked for it."""
+        return f"papers/{self.name}/{self._draft(run, None).group}/dvc.yaml:train-{run}"
 
     def pilot(self, run: str, budget: str | None = None) -> Pilot:
         """How the threshold of `run` is found; UsageError where its stopping rule needs no pilot."""
@@ -218,13 +237,17 @@ class Paper:
         parts = (_slug(self.spec.axes[axis][point[axis]].get("run", point[axis])) for axis in _ordered(point))
         return "-".join(part for part in parts if part)
 
-    def _expand(self, point: Point, budget: str) -> Draft:
+    def _settings(self, point: Point, budget: str) -> dict[str, Any]:
         """Merge defaults, the values of the axes, the rules of the budget `paper` and those of the budget in use."""
         values = [self.spec.axes[axis][point[axis]] for axis in _ordered(point)]
         budgets = [self.spec.budgets[name] for name in dict.fromkeys(("paper", budget))]
         rules = [rule.settings for each in budgets for rule in each.rules if matches(rule.when, point)]
-        settings = reduce(_merge, [*values, *rules], self.spec.defaults)
-        return _resolve(settings, where=f"{self.folder / 'paper.toml'}: {self._run_name(point)}")
+        return reduce(_merge, [*values, *rules], self.spec.defaults)
+
+    def _expand(self, point: Point, budget: str) -> Draft:
+        settings = self._settings(point, budget)
+        group = _slug(self.spec.axes["dataset"][point["dataset"]].get("run", point["dataset"]))
+        return _resolve(group, settings, where=f"{self.folder / 'paper.toml'}: {self._run_name(point)}")
 
 
 def papers(root: str | Path = ".") -> list[str]:
@@ -256,7 +279,7 @@ def load_papers(root: str | Path = ".") -> list[Paper]:
 
 def _ordered(point: Point) -> list[str]:
     """The axes in the order in which they merge and make up the run's name."""
-    return [*FIXED, *(axis for axis in point if axis not in FIXED)]
+    return [axis for axis in dict.fromkeys((*FIXED, *point)) if axis in point]
 
 
 def _versus(high: Point, low: Point) -> str:
@@ -277,15 +300,15 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return {**below, **above, **{key: _merge(below[key], above[key]) for key in nested}}
 
 
-def _resolve(settings: dict[str, Any], where: str) -> Draft:
+def _resolve(group: str, settings: dict[str, Any], where: str) -> Draft:
     """Merged settings as a configuration, with the pilot where the stopping rule asks for one."""
     fields = {key: value for key, value in settings.items() if key not in ("pilot", "run")}
     stop = settings.get("stop", {})
     try:
         if stop.get("threshold") != "pilot":
-            return Draft(RunConfig.model_validate(fields), None)
+            return Draft(group, RunConfig.model_validate(fields), None)
         pilot = Pilot.model_validate(settings.get("pilot", {}) | {"rule": stop | {"threshold": 0}})
-        return Draft(RunConfig.model_validate(fields | {"stop": None}), pilot)
+        return Draft(group, RunConfig.model_validate(fields | {"stop": None}), pilot)
     except ValidationError as error:
         raise UsageError(f"{where}: {first_fault(error)}") from error
 

@@ -258,7 +258,7 @@ def test_the_pilot_says_what_it_found_and_enters_it(inside):
 
 
 def test_plan_tells_what_it_wrote_and_then_that_all_is_well(inside):
-    wrote = ("dvc.yaml", f"papers/{PAPER}/runs.json", f"papers/{PAPER}/dvc.yaml")
+    wrote = ("dvc.yaml", *(f"papers/{PAPER}/{each}" for each in ("runs.json", "dvc.yaml", "digits/dvc.yaml")))
     assert inside["plan"].out.splitlines() == [f"wrote {path}" for path in wrote]
     assert fedrepro("plan").out == "all generated files are up to date\n"
     assert (fedrepro("plan", "--check").code, fedrepro("plan", "--check").out) == (0, "")

@@ -81,7 +81,7 @@ def test_a_deleted_run_is_trained_again_alone_to_the_same_bits(smoke: Path):
     shutil.rmtree(smoke / ".fedrepro")
     said = call(smoke, "dvc", "repro")
     assert [line for line in said.splitlines() if "train-" in line and line.startswith("Running")] == [
-        f"Running stage 'papers/{PAPER}/dvc.yaml:train-{RUN}':"
+        f"Running stage 'papers/{PAPER}/colored-mnist/dvc.yaml:train-{RUN}':"
     ]
     assert numbers(folder) == before
     assert "up to date" in call(smoke, "dvc", "repro")

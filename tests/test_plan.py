@@ -16,7 +16,8 @@ from fedrepro.errors import FedreproError, UsageError
 from fedrepro.spec import load_paper
 
 SOURCES = plan.Sources(code=lambda method: ["fedrepro/train.py", f"fedrepro/methods/{method}.py"], data=lambda _: "box")
-PIPELINE = f"papers/{made.NAME}/dvc.yaml"
+TABLES = f"papers/{made.NAME}/dvc.yaml"
+PIPELINE = f"papers/{made.NAME}/toys/dvc.yaml"
 
 
 @pytest.fixture
@@ -31,14 +32,15 @@ def stages(path):
 
 
 def test_a_stage_for_every_run_and_every_table(root):
-    assert list(stages(root / PIPELINE)) == [*(f"train-{run}" for run in made.RUNS), "evaluate-t1"]
+    assert list(stages(root / PIPELINE)) == [f"train-{run}" for run in made.RUNS]
+    assert list(stages(root / TABLES)) == ["evaluate-t1"]
     assert list(stages(root / "dvc.yaml")) == ["data-box", "report", "check"]
 
 
 def test_a_run_depends_on_its_own_settings_code_and_data(root):
     stage = stages(root / PIPELINE)["train-toys-game-parallel"]
     assert stage["cmd"] == "fedrepro train --paper toy-2022 --run toys-game-parallel"
-    assert stage["wdir"] == "../.."
+    assert stage["wdir"] == "../../.."
     assert stage["deps"] == ["fedrepro/train.py", "fedrepro/methods/game.py", "data/manifests/box.json"]
     assert stage["params"] == [{"papers/toy-2022/runs.json": ["toys-game-parallel"]}]
     kept = {"cache": False, "persist": True}
@@ -49,7 +51,7 @@ def test_a_run_depends_on_its_own_settings_code_and_data(root):
 def test_every_output_is_in_git_and_declared_once(root):
     declared = [
         out
-        for path in (root / "dvc.yaml", root / PIPELINE)
+        for path in (root / "dvc.yaml", root / TABLES, root / PIPELINE)
         for stage in stages(path).values()
         for kind in ("outs", "metrics", "plots")
         for out in stage.get(kind, [])
@@ -74,6 +76,18 @@ def test_writing_twice_changes_nothing_and_a_change_is_seen(root):
         plan.check(root, SOURCES)
     assert raised.value.exit_code == 1
     assert [path.name for path in plan.write(root, SOURCES)] == ["runs.json"]
+    plan.check(root, SOURCES)
+
+
+def test_the_stages_of_a_dataset_that_is_gone_are_removed(root):
+    spec = root / "papers" / made.NAME / "paper.toml"
+    spec.write_text(made.SPEC.replace("[axes.dataset.Toys]", '[axes.dataset.Toys]\nrun = "blocks"'))
+    made.pilots(root)
+    with pytest.raises(FedreproError, match=r"toys/dvc\.yaml: stale"):
+        plan.check(root, SOURCES)
+    plan.write(root, SOURCES)
+    assert not (root / PIPELINE).exists()
+    assert "train-blocks-plain" in stages(root / f"papers/{made.NAME}/blocks/dvc.yaml")
     plan.check(root, SOURCES)
 
 

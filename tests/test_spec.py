@@ -186,3 +186,38 @@ def test_params_must_give_a_budget(toy, params):
 def test_papers_are_the_folders_with_a_spec(toy):
     (toy.root / "papers" / "empty").mkdir()
     assert papers(toy.root) == [made.NAME]
+
+
+SHEETS = """
+[sheets.one]
+title = "Toys"
+cell = { dataset = "Toys" }
+
+[sheets.other]
+title = "Toys in parallel"
+cell = { type = "parallel", dataset = "Toys" }
+"""
+
+
+def test_a_sample_sheet_has_the_data_of_its_cell(tmp_path):
+    parallel = "[axes.type.parallel]\ndata = { p = [0.1, 0.2] }"
+    spec = made.SPEC.replace("[axes.type.parallel]", parallel) + SHEETS
+    toy = load_paper(made.NAME, made.paper(tmp_path, spec=spec))
+    assert toy.sheet("one") == ("toys", {"n": 2})
+    assert toy.sheet("other") == ("toys", {"n": 2, "p": [0.1, 0.2]})
+    with pytest.raises(UsageError, match="unknown sample sheet of toy-2022 'on': did you mean 'one'"):
+        toy.sheet("on")
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ('{ type = "parallel" }', r"sheets\.one: its cell has no axis 'dataset'"),
+        ('{ dataset = "Toy" }', r"sheets\.one: unknown dataset 'Toy': did you mean 'Toys'"),
+        ('{ datasets = "Toys" }', r"sheets\.one: unknown axis 'datasets'"),
+    ],
+)
+def test_a_sample_sheet_of_nothing_is_refused(tmp_path, cell, said):
+    spec = made.SPEC + SHEETS.replace('{ dataset = "Toys" }', cell, 1)
+    with pytest.raises(UsageError, match=said):
+        made.paper(tmp_path, spec=spec)
