@@ -68,7 +68,7 @@ def show(report: Report) -> Group:
         if result.reason:
             gap = "–" if result.difference is None else f"{result.difference:+.2f}"
             status = Text(result.status, style=STYLES[result.status])
-            numbers = (str(result.published), str(result), gap, f"{result.limit:.2f}")
+            numbers = (str(result.reference), str(result), gap, f"{result.limit:.2f}")
             drawn.add_row(Text(str(result.cell)), *numbers, status, Text(result.reason))
     counts = ", ".join(f"{number} {status}" for status, number in _counts(report.results).items() if number)
     cells = Text(f"{len(report.results)} cells: {counts or 'none'}")
@@ -114,12 +114,12 @@ def _claims(paper: Paper) -> tuple[dict[str, str], list[str]]:
 
 
 def _outside(result: Result) -> str:
-    ours = f"reproduced {result}, published {result.published}, allowed ±{result.limit:g}"
+    ours = f"reproduced {result}, published {result.reference}, allowed ±{result.limit:g}"
     return f"{result.cell}: {ours}; look for the cause, or declare the deviation in paper.toml with its reason."
 
 
 def _vain(result: Result) -> str:
-    return f"{result.cell}: the declared deviation is none any more ({result} against {result.published}); remove it."
+    return f"{result.cell}: the declared deviation is none any more ({result} against {result.reference}); remove it."
 
 
 def _unused(table: Table, results: list[Result]) -> list[Remark]:
@@ -173,6 +173,7 @@ def _entry(result: Result) -> dict[str, object]:
     return {
         "cell": str(result.cell),
         "published": str(result.published),
+        "compared_with": str(result.reference),
         "reproduced": str(result),
         "difference": result.difference,
         "allowed": result.limit,
