@@ -398,7 +398,7 @@ def test_the_papers_counts(dataset, params, sizes, test):
 @pytest.mark.parametrize("dataset", ["colored-mnist", "colored-fashion-mnist", "spurious-cifar10-jpeg"])
 def test_clients_of_real_data_agree_with_their_p(dataset):
     params = {"n": 3, "p": [0.3, 0.2, 0.1]}
-    facts = data.load(dataset, 1, params).facts
+    facts = data.load(dataset, 0, params).facts
     for seen, p in zip([*facts["clients"], facts["test"]], [0.3, 0.2, 0.1, 0.9], strict=True):
         (agreement,) = (value for key, value in seen.items() if key.endswith("_agreement"))
         assert abs(agreement - (1 - p)) < 3 * math.sqrt(p * (1 - p) / seen["rows"])

@@ -67,7 +67,7 @@ def test_a_faulty_record_is_named_with_the_remedy(toy, fault):
     record = made.record(toy, RUN, made.ACCURACIES[RUN])
     spoil(record)
     made.write(toy.root, RUN, record)
-    remedy = r"run `dvc repro papers/toy-2022/dvc\.yaml:train-toys-game-parallel`"
+    remedy = r"run `dvc repro papers/toy-2022/toys/dvc\.yaml:train-toys-game-parallel`"
     with pytest.raises(FedreproError, match=rf"{RUN}/record\.json {message}.*{remedy}"):
         evaluate.table(made.NAME, "t1", toy.root)
     found = evaluate.collect(toy, "t1")

@@ -298,7 +298,7 @@ def change_curves(folder: Path):
 @pytest.mark.parametrize("spoil", [spoil_record, spoil_curves, change_curves])
 def test_a_faulty_run_is_named_with_the_remedy(toy, spoil):
     message = spoil(toy.root / "runs" / made.NAME / PARALLEL)
-    sentence = rf"{PARALLEL}/{message}: run `dvc repro papers/toy-2022/dvc\.yaml:train-{PARALLEL}`"
+    sentence = rf"{PARALLEL}/{message}: run `dvc repro papers/toy-2022/toys/dvc\.yaml:train-{PARALLEL}`"
     with pytest.raises(FedreproError, match=sentence):
         figures.figure(toy, "f1")
     assert {point.run for point in figures.collect(toy, "f1").points} == {SEQUENTIAL}
