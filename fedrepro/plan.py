@@ -187,7 +187,11 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
         metrics += [str(quantities.path(name)) for name in claiming]
         drawn += [str(path) for name in claiming for path in claims.paths(name)]
     sheets = [str(paper.sheet_path(sheet)) for paper in papers for sheet in paper.spec.sheets]
-    report = {"cmd": "fedrepro report", "deps": [*code, *specs, *metrics, *sheets], "outs": [{path: SHOWN} for path in drawn]}
+    report = {
+        "cmd": "fedrepro report",
+        "deps": [*code, *specs, *metrics, *sheets],
+        "outs": [{path: SHOWN} for path in drawn],
+    }
     check = {
         "cmd": "fedrepro check",
         "deps": ["fedrepro/check.py", *code, *specs, *metrics, *drawn],
