@@ -93,6 +93,9 @@ def data() -> Findings:
             hint = f"not in {root}: downloaded when first needed, or now by `fedrepro data fetch {source.name}`"
             yield Finding(f"data {source.name}", "note", hint)
             continue
+        if sources.missing(source, root) and not (manifests.FOLDER / f"{source.name}.json").exists():
+            yield Finding(f"data {source.name}", "note", f"not in {root}: no planned run needs it")
+            continue
         try:
             manifests.verify(source.name)
         except FedreproError as error:

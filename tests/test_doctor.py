@@ -61,8 +61,13 @@ def test_data_that_can_be_downloaded_are_a_note():
 
 def test_a_data_folder_that_lacks_its_files_is_wrong(monkeypatch, folder):
     monkeypatch.setenv("FEDREPRO_DATA_DIR", str(folder))
+    manifest = Path("data/manifests/mnist.json")
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")  # so planned runs use it
     state, text = found(doctor.data)["data mnist"]
     assert (state, "FEDREPRO_DATA_DIR is" in text) == ("wrong", True)
+    state, text = found(doctor.data)["data cifar10"]
+    assert (state, "no planned run needs it" in text) == ("note", True)
 
 
 def test_damaged_data_are_wrong():
