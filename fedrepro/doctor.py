@@ -89,11 +89,12 @@ def data() -> Findings:
     """Each source: there and verified, or what to do."""
     root = sources.folder()
     for source in sources.SOURCES.values():
-        if sources.missing(source, root) and not sources.lent():
+        missing = sources.missing(source, root)
+        if missing and not sources.lent():
             hint = f"not in {root}: downloaded when first needed, or now by `fedrepro data fetch {source.name}`"
             yield Finding(f"data {source.name}", "note", hint)
             continue
-        if sources.missing(source, root) and not (manifests.FOLDER / f"{source.name}.json").exists():
+        if missing and not (manifests.FOLDER / f"{source.name}.json").exists():
             yield Finding(f"data {source.name}", "note", f"not in {root}: no planned run needs it")
             continue
         try:
