@@ -105,11 +105,12 @@ def _figure(paper: Paper, figure: str) -> list[str]:
 def _claims(paper: Paper) -> tuple[dict[str, str], list[str]]:
     """The verdicts on a paper's claims, and what is wrong with its files."""
     found = quantities.collect(paper)
-    verdicts = claims.verdicts(claims.weigh(paper, found.readings))
+    evidence = claims.weigh(paper, found.readings)
+    verdicts = claims.verdicts(evidence)
     if found.faults:
         return verdicts, list(found.faults.values())
     texts = {quantities.path(paper.name, paper.root): quantities.text(found.readings)}
-    texts |= claims.texts(paper, found.readings)
+    texts |= claims.texts(paper, found.readings, evidence)
     return verdicts, _unequal({path: text.encode() for path, text in texts.items()})
 
 

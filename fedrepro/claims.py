@@ -102,7 +102,8 @@ def render(root: str | Path = ".") -> list[Path]:
     files: dict[Path, str] = {}
     for paper in load_papers(root):
         if paper.spec.claims:
-            files |= texts(paper, quantities.stored(paper))
+            readings = quantities.stored(paper)
+            files |= texts(paper, readings, weigh(paper, readings))
     return [write_text(path, text) for path, text in files.items()]
 
 
@@ -112,7 +113,7 @@ def show(paper: str | None = None, root: str | Path = ".") -> Group:
     for each in [load_paper(paper, root)] if paper is not None else load_papers(root):
         if each.spec.claims:
             found = quantities.collect(each)
-            parts.append(layout.terminal(sheet(each, found.readings)))
+            parts.append(layout.terminal(sheet(each, found.readings, weigh(each, found.readings))))
             parts += [Text(fault, style="bold red") for fault in found.faults.values()]
     return Group(*(parts or [Text("there are no claims")]))
 
@@ -122,15 +123,15 @@ def paths(paper: str, root: str | Path = ".") -> list[Path]:
     return [Path(root) / "reports" / "claims" / f"{paper}.{kind}" for kind in ("csv", "md")]
 
 
-def texts(paper: Paper, readings: list[Reading]) -> dict[Path, str]:
-    """What the files on a paper's claims say."""
-    drawn = (csv_text(Evidence, weigh(paper, readings)), layout.markdown(sheet(paper, readings)))
+def texts(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> dict[Path, str]:
+    """What the files on a paper's claims say; `evidence` is that of the readings."""
+    drawn = (csv_text(Evidence, evidence), layout.markdown(sheet(paper, readings, evidence)))
     return dict(zip(paths(paper.name, paper.root), drawn, strict=True))
 
 
-def sheet(paper: Paper, readings: list[Reading]) -> Sheet:
+def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sheet:
     """A row for each pair; below, the claims with their verdicts, and how these come about."""
-    evidence, budget = weigh(paper, readings), paper.spec.budgets[paper.budget]
+    budget = paper.spec.budgets[paper.budget]
     found = verdicts(evidence)
     legend = [f"{name}: {found[name]}. {words(claim)}" for name, claim in paper.spec.claims.items()]
     legend += [JUDGED, f"Budget: {budget.label}."]
