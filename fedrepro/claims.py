@@ -1,9 +1,11 @@
-"""The orderings that a paper states, each judged by a bootstrap over the seeds, as reports/claims/<paper>.{csv,md}."""
+"""What a paper claims of its cells, judged by a bootstrap over the seeds, as reports/claims/<paper>.{csv,md}."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,14 @@ from rich.console import Group
 from rich.text import Text
 
 from fedrepro import layout, quantities
+from fedrepro.comparisons import Comparison, Pair, Side
 from fedrepro.curves import digits, percent
 from fedrepro.files import csv_text, write_text
 from fedrepro.layout import Column, Entry, Sheet
 from fedrepro.quantities import Reading
-from fedrepro.schema import Claim, Final, FirstRound, Oscillation, Rounds
-from fedrepro.spec import Pair, Paper, load_paper, load_papers
+from fedrepro.schema import Claim, Final, FirstRound, Last, Oscillation, Rounds, Share
+from fedrepro.schema import words as cell_words
+from fedrepro.spec import Paper, load_paper, load_papers
 
 RESAMPLES = 10_000
 JUDGED = (
@@ -26,14 +30,27 @@ JUDGED = (
     "round, which is less than the truth: so no pair holds by such a seed of its second cell, or fails by one of its "
     "first. A claim holds if all its pairs do, and fails if one does."
 )
+COUNTED = (
+    "Where a number of pairs is claimed, each pair is above the margin or below it by its interval, or neither; the "
+    "last row has the number of pairs with a mean difference above it. The claim holds if at least as many intervals "
+    "as the paper has pairs lie above, and fails if so many lie below that this number is out of reach."
+)
+GAINED = (
+    "A comparison of gains: the mean over one group of pairs of the first cell less the second, less that mean over "
+    "another group, over the seeds that all of these cells have."
+)
+PLACES = {"holds": "above", "fails": "below", "undecided": "neither"}  # of a pair that is counted
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One pair of a claim: the mean over `n` seeds of high less low, its interval [lo, hi], and the verdict.
+    """One row of a claim: the mean over `n` seeds of high less low, its interval [lo, hi], and the verdict.
 
-    `high`, `low`: the runs, empty where the budget does not run the cell. The seeds are those with a value in both;
-    with none there are no numbers. `censored_high`, `censored_low`: how many of the seeds were cut off.
+    `pair`: what is compared. `high`, `low`: the runs, as picked where a side picks; empty where the budget does not run
+    the cell, and in rows about several pairs. The seeds are those with a value in all cells; with none there are no
+    numbers. `censored_high`, `censored_low`: how many of the seeds were cut off so that the true difference may be
+    larger, and smaller. In the last row of a count: `difference` is the number of pairs with a mean difference above
+    the margin, `lo` those whose interval is above it, `hi` those whose interval is not below it, `n` the fewest seeds.
     """
 
     claim: str
@@ -49,19 +66,33 @@ class Evidence:
     verdict: str
 
 
+Seeds = dict[str, dict[int, Reading]]  # run -> seed -> its reading, if it has a value
+
+
 def weigh(paper: Paper, readings: list[Reading]) -> list[Evidence]:
-    """The evidence for every pair of every claim, in their order."""
-    seeds: dict[tuple[str, str | None], dict[int, Reading]] = {}
+    """The evidence for every comparison of every claim, in their order; behind those of a count, the count."""
+    seeds: dict[str, Seeds] = {claim: {} for claim in paper.spec.claims}
     for reading in readings:
         if reading.value is not None:
-            seeds.setdefault((reading.claim, reading.run), {})[reading.seed] = reading
+            seeds.setdefault(reading.claim, {}).setdefault(reading.run, {})[reading.seed] = reading
     evidence = []
     for name, claim in paper.spec.claims.items():
-        for pair in paper.pairs(name):
-            high, low = seeds.get((name, pair.high), {}), seeds.get((name, pair.low), {})
-            both = [(high[seed], low[seed]) for seed in high if seed in low]
-            evidence.append(_evidence(name, pair, both, claim.margin))
+        rows = [_evidence(name, each, seeds[name], claim.margin) for each in paper.comparisons(name)]
+        evidence += rows if claim.published is None else _counted(name, claim, rows)
     return evidence
+
+
+def pick(side: Side, seeds: Seeds) -> str:
+    """The run of a side: of several that with the largest or smallest mean, among those with the most seeds.
+
+    The first of equals; empty where none is run.
+    """
+    means = {run: statistics.fmean(r.value for r in seeds[run].values()) for run in side.runs if seeds.get(run)}
+    if len(side.runs) < 2 or not means:
+        return side.runs[0] if side.runs else ""
+    most = max(len(seeds[run]) for run in means)
+    choose = max if side.pick == "largest" else min
+    return choose((run for run in means if len(seeds[run]) == most), key=means.get)
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -134,7 +165,10 @@ def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sh
     budget = paper.spec.budgets[paper.budget]
     found = verdicts(evidence)
     legend = [f"{name}: {found[name]}. {words(claim)}" for name, claim in paper.spec.claims.items()]
-    legend += [JUDGED, f"Budget: {budget.label}."]
+    legend.append(JUDGED)
+    legend += [COUNTED] if any(claim.published is not None for claim in paper.spec.claims.values()) else []
+    legend += [GAINED] if any(claim.gains for claim in paper.spec.claims.values()) else []
+    legend.append(f"Budget: {budget.label}.")
     if not budget.compare:
         legend.append("The numbers of this budget are never compared with the paper's: they say nothing about it.")
     substitutes = sorted({reading.substitute for reading in readings} - {""})
@@ -142,10 +176,12 @@ def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sh
     columns = [*(Column(head, "key") for head in ("claim", "pair")), Column("difference", "fact")]
     columns += [Column("95% interval", "fact"), Column("seeds", "fact"), Column("verdict", "key")]
     drawn = Sheet(f"Claims of {paper.spec.title}", legend, columns)
-    for each in evidence:
-        numbers = (f"{each.difference:+.2f}", f"{each.lo:+.2f} to {each.hi:+.2f}") if each.n else ("–", "–")
-        verdict = Entry(each.verdict, each.verdict, drawn.note(*_remarks(each)))
-        drawn.rows.append([*map(Entry, (each.claim, each.pair, *numbers, str(each.n))), verdict])
+    for name in paper.spec.claims:
+        rows = [each for each in evidence if each.claim == name]
+        for row, comparison in zip_longest(rows, paper.comparisons(name)):
+            verdict = Entry(row.verdict, row.verdict, drawn.note(*_remarks(row, comparison)))
+            numbers = _numbers(row, comparison, rows)
+            drawn.rows.append([*map(Entry, (row.claim, row.pair, *numbers, str(row.n))), verdict])
     return drawn
 
 
@@ -158,29 +194,101 @@ def words(claim: Claim) -> str:
     how = "rounds trained"
     if isinstance(quantity, Final):
         how = f"final {name}"
+    elif isinstance(quantity, Last):
+        how = f"mean {name} of the last {quantity.rounds} rounds"
     elif isinstance(quantity, FirstRound):
-        how = f"first watched round with a {name} of at least {quantity.level:g}{'%' if percent(metric) else ''}"
+        how = f"first watched round with a {name} of at least {_level(quantity)}"
     elif isinstance(quantity, Oscillation):
         until = f" to round {quantity.until}" if quantity.until else " on"
         how = f"standard deviation of the {name} within {quantity.window} watched rounds, from the warm start{until}"
+    how += f"; {claim.published} pairs in the paper" if claim.published is not None else ""
     return f"“{claim.statement}” ({claim.place}). Measured: {how}; margin: {claim.margin:g}{unit}."
 
 
-def _evidence(claim: str, pair: Pair, both: list[tuple[Reading, Reading]], margin: float) -> Evidence:
-    """The evidence of a pair from the readings (high, low) of its seeds."""
-    place = (claim, pair.name, pair.high or "", pair.low or "")
+def _level(quantity: FirstRound) -> str:
+    """The level for a reader."""
+    level = quantity.level
+    if isinstance(level, Share):
+        return f"{100 * level.share:g}% of the mean over the last {level.rounds} rounds of {cell_words(level.of)}"
+    return f"{level:g}{'%' if percent(quantity.metric) else ''}"
+
+
+def _evidence(claim: str, comparison: Comparison, seeds: Seeds, margin: float) -> Evidence:
+    """The evidence of a comparison from the readings of its runs."""
+    chosen = {pair: (pick(pair.high, seeds), pick(pair.low, seeds)) for pair in comparison.pairs}
+    runs = chosen[comparison.larger[0]] if len(comparison.pairs) == 1 else ("", "")
+    place = (claim, comparison.name, *runs)
+    read = [seeds.get(run, {}) for sides in chosen.values() for run in sides]
+    both = [seed for seed in read[0] if all(seed in each for each in read)]
     if not both:
         return Evidence(*place, None, None, None, 0, 0, 0, "undecided")
-    differences = [high.value - low.value for high, low in both]
+
+    def gain(pairs: tuple[Pair, ...], seed: int) -> float:
+        sides = (chosen[pair] for pair in pairs)
+        return statistics.fmean(seeds[high][seed].value - seeds[low][seed].value for high, low in sides)
+
+    less = [gain(comparison.smaller, seed) if comparison.smaller else 0 for seed in both]
+    differences = [gain(comparison.larger, seed) - other for seed, other in zip(both, less, strict=True)]
     lo, hi = interval(differences)
-    counts = (len(both), sum(high.censored for high, _ in both), sum(low.censored for _, low in both))
-    return Evidence(*place, digits(float(np.mean(differences))), lo, hi, *counts, judge(lo, hi, margin, *counts))
+    counts = (len(both), *_censored(comparison, chosen, seeds, both))
+    return Evidence(*place, digits(statistics.fmean(differences)), lo, hi, *counts, judge(lo, hi, margin, *counts))
 
 
-def _remarks(evidence: Evidence) -> list[str]:
-    """Footnotes on a pair: a cell that is not run, and seeds that were cut off."""
-    notes = [] if evidence.high and evidence.low else ["Not run: this budget leaves out one of the cells."]
-    for side, number in (("first", evidence.censored_high), ("second", evidence.censored_low)):
-        if number:
-            notes.append(f"{number} of {evidence.n} seeds of the {side} cell never get there: they count as cut off.")
+def _censored(
+    comparison: Comparison, chosen: dict[Pair, tuple[str, str]], seeds: Seeds, both: list[int]
+) -> tuple[int, int]:
+    """How many seeds were cut off so that the true difference may be larger, and so that it may be smaller."""
+    larger, smaller = ([chosen[pair] for pair in pairs] for pairs in (comparison.larger, comparison.smaller))
+    up = [*(high for high, _ in larger), *(low for _, low in smaller)]
+    down = [*(low for _, low in larger), *(high for high, _ in smaller)]
+    return tuple(sum(any(seeds[run][seed].censored for run in runs) for seed in both) for runs in (up, down))
+
+
+def _counted(name: str, claim: Claim, rows: list[Evidence]) -> list[Evidence]:
+    """The evidence of pairs that are counted, and the count."""
+    rows = [replace(row, verdict=PLACES[row.verdict]) for row in rows]
+    placed = [row.verdict for row in rows]
+    above, within = placed.count("above"), len(rows) - placed.count("below")
+    positive = sum(row.difference is not None and row.difference > claim.margin for row in rows)
+    verdict = "holds" if above >= claim.published else "fails" if within < claim.published else "undecided"
+    pair = f"pairs above the margin; the paper: {claim.published} of {len(rows)}"
+    seeds = min(row.n for row in rows)
+    return [*rows, Evidence(name, pair, "", "", positive, above, within, seeds, 0, 0, verdict)]
+
+
+def _numbers(row: Evidence, comparison: Comparison | None, rows: list[Evidence]) -> tuple[str, str]:
+    """Difference and interval for a reader; of a count, which is no comparison, where the pairs lie."""
+    if comparison is None:
+        placed = [each.verdict for each in rows]
+        lie = ", ".join(f"{placed.count(place)} {place}" for place in PLACES.values())
+        return f"{row.difference:.0f} of {len(rows) - 1}", lie
+    return (f"{row.difference:+.2f}", f"{row.lo:+.2f} to {row.hi:+.2f}") if row.n else ("–", "–")
+
+
+def _remarks(evidence: Evidence, comparison: Comparison | None) -> list[str]:
+    """Footnotes on a row: cells that are not run, seeds that were cut off, and cells that were picked."""
+    if comparison is None:
+        return []
+    alone = len(comparison.pairs) == 1
+    whole = all(side.runs for pair in comparison.pairs for side in (pair.high, pair.low))
+    notes = [] if whole else ["Not run: this budget leaves out one of the cells."]
+    sides = (("first", "high", evidence.censored_high), ("second", "low", evidence.censored_low))
+    for nth, name, number in sides:
+        cut = f"{number} of {evidence.n} seeds"
+        if number and alone:
+            notes.append(f"{cut} of the {nth} cell never get there: they count as cut off.")
+        elif number:
+            notes.append(f"{cut} are cut off: the true difference may be {'larger' if name == 'high' else 'smaller'}.")
+        picked = [getattr(pair, name) for pair in comparison.pairs if getattr(pair, name).pick]
+        notes += [_picked(nth, side, getattr(evidence, name)) for side in dict.fromkeys(picked)]
     return notes
+
+
+def _picked(nth: str, side: Side, run: str) -> str:
+    """How a side was picked, and that this is optimistic."""
+    chosen = f"{run}, the" if run else "the"
+    left_out = f" ({side.left_out} more are not run)" if side.left_out else ""
+    return (
+        f"The {nth} cell is {chosen} {side.pick} of {len(side.runs)}{left_out} by the mean over the same seeds that "
+        "are then compared, which is optimistic."
+    )

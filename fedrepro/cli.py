@@ -103,6 +103,24 @@ def pilot(
 
 
 @app.command()
+def search(
+    paper: Annotated[str, typer.Option(help="A paper: `fedrepro show papers` lists them.")],
+    run: Annotated[str, typer.Option(help='A planned run with a hyper-parameter that says "search" in its spec.')],
+    device: Device = "auto",
+) -> None:
+    """Choose hyper-parameters of a planned run from a grid, on validation data and a seed that no table reports.
+
+    Every point of the grid is trained for some rounds; the best one is entered in papers/PAPER/searches.json, for all
+    runs that share the search. Points that are trained already are kept. Run `fedrepro plan` after it.
+    """
+    from fedrepro import progress, search
+
+    named, found = search.find(paper, run, lambda title: progress.shown(title, errors()), device=device)
+    chosen = ", ".join(f"{key} {value}" for key, value in found["chosen"].items())
+    typer.echo(f"{named}: {chosen}, the best of {len(found['scores'])} points")
+
+
+@app.command()
 def plan(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False,
 ) -> None:

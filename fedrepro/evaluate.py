@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+import math
+import statistics
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from fedrepro.config import RunConfig
-from fedrepro.errors import FedreproError, unknown
-from fedrepro.files import csv_text, write_text
+from fedrepro.curves import Curve, read_curves, shown
+from fedrepro.errors import FedreproError
+from fedrepro.files import csv_text, file_digest, write_text
 from fedrepro.schema import Table, first_fault
 from fedrepro.spec import Paper, load_paper
 
@@ -63,8 +66,60 @@ class Record(BaseModel):
 
 
 @dataclass(frozen=True)
+class Watched:
+    """A run as planned, as recorded and as watched: `curves` by seed. `place`: the record's path."""
+
+    place: Path
+    config: RunConfig
+    record: Record
+    curves: dict[int, list[Curve]]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the spec but for those that diverged, which have no result."""
+        return [seed for seed in self.config.seeds if self.record.seeds[seed].status != "diverged"]
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """The budget, and what stands in for the paper's data: empty where it is the paper's own."""
+        return self.record.budget, self.record.data.substitute or ""
+
+    @property
+    def metrics(self) -> set[str]:
+        """What was watched."""
+        return {metric for seed in self.seeds for _, metric, _ in self.curves.get(seed, [])}
+
+    def count(self, status: str) -> int:
+        """The number of the spec's seeds that ended so."""
+        return [self.record.seeds[seed].status for seed in self.config.seeds].count(status)
+
+    def curve(self, seed: int, metric: str) -> list[tuple[int, float]]:
+        """(round, value) of one metric of a seed in the order of rounds, in percent if it is an accuracy."""
+        points = ((round, shown(name, value)) for round, name, value in self.curves.get(seed, []) if name == metric)
+        return [(round, value) for round, value in points if math.isfinite(value)]
+
+    def last(self, seed: int, metric: str, rounds: int) -> float:
+        """The mean of a metric over the last `rounds` rounds of a seed, in the record's unit.
+
+        Raises FedreproError where the curve lacks one of these rounds.
+        """
+        end = self.record.seeds[seed].rounds
+        own = [(round, value) for round, name, value in self.curves.get(seed, []) if name == metric]
+        values = [value for round, value in own if end - rounds < round <= end and math.isfinite(value)]
+        if len(values) < rounds:
+            had = f"{metric} at {len(values)} of the last {rounds} rounds of seed {seed}"
+            remedy = "in paper.toml, train as many rounds and watch each of them"
+            raise FedreproError(
+                f"{self.place.with_name('curves.csv')} has {had}, and their mean is asked for: {remedy}."
+            )
+        return statistics.fmean(values)
+
+
+@dataclass(frozen=True)
 class Measure:
-    """One number of one seed. `value`: as in the record (a fraction for accuracies), None where the seed diverged.
+    """One number of one seed, reduced as its table asks for.
+
+    `value`: in the record's unit (a fraction for accuracies), None where the seed diverged.
 
     `status` and `rounds`: how and when the seed's training ended. `threshold`: of the stopping rule, None without one.
     `budget`: of the record. `substitute`: what stands in for the paper's data, empty where it is the paper's own.
@@ -92,14 +147,6 @@ class Evaluation:
     faults: dict[str, str]
 
 
-def final(entry: Entry) -> dict[str, float]:
-    """The metrics at the end of training: of the last round, or of the round at which the run stopped."""
-    return entry.metrics
-
-
-REDUCTIONS: dict[str, Callable[[Entry], dict[str, float]]] = {"final": final}
-
-
 def table(paper: str, name: str, root: str | Path = ".") -> Path:
     """Write reports/metrics/<paper>/<table>.csv from the records of the table's runs.
 
@@ -113,31 +160,33 @@ def table(paper: str, name: str, root: str | Path = ".") -> Path:
 def collect(paper: Paper, name: str) -> Evaluation:
     """What the records of a table's runs say, in the order of its cells; nothing is raised for a faulty record."""
     spec = paper.table(name)
-    if spec.reduction not in REDUCTIONS:
-        raise unknown("reduction", spec.reduction, REDUCTIONS)
+    found, faults = watched(paper, paper.table_runs(name), curves=spec.last is not None)
     measures: list[Measure] = []
+    for run, each in found.items():
+        try:
+            measures += _measures(each, run, spec)
+        except _Fault as fault:
+            faults[run] = _remedied(paper, run, str(fault))
+        except FedreproError as error:
+            faults[run] = str(error)
+    return Evaluation(measures, {run: faults[run] for run in paper.table_runs(name) if run in faults})
+
+
+def watched(paper: Paper, runs: Iterable[str], curves: bool = True) -> tuple[dict[str, Watched], dict[str, str]]:
+    """The runs with a usable record and, unless only that is asked for, its curves.
+
+    For each of the others one sentence that says what is wrong, and what mends it.
+    """
+    found: dict[str, Watched] = {}
     faults: dict[str, str] = {}
-    for run in paper.table_runs(name):
+    for run in runs:
         place, config = record_path(paper.name, run, paper.root), paper.run(run)
         try:
-            measures += _measures(_record(place, config, paper.budget), config, run, spec)
+            record = _record(place, config, paper.budget)
+            found[run] = Watched(place, config, record, _curves(place, record) if curves else {})
         except _Fault as fault:
-            faults[run] = remedied(paper, run, f"{place} {fault}")
-    return Evaluation(measures, faults)
-
-
-def usable(paper: Paper, run: str) -> Record:
-    """The record of a run, whole and of the spec's settings. Raises FedreproError with the remedy where it is not."""
-    place, config = record_path(paper.name, run, paper.root), paper.run(run)
-    try:
-        return _record(place, config, paper.budget)
-    except _Fault as fault:
-        raise FedreproError(remedied(paper, run, f"{place} {fault}")) from None
-
-
-def remedied(paper: Paper, run: str, fault: str) -> str:
-    """The sentence about a run's fault with what mends it."""
-    return f"{fault}: run `dvc repro {paper.stage(run)}`."
+            faults[run] = _remedied(paper, run, str(fault))
+    return found, faults
 
 
 def enforce(faults: dict[str, str], what: str) -> None:
@@ -192,38 +241,63 @@ def _measure(row: dict[str, str]) -> Measure:
     return Measure(**(row | numbers | {"seed": int(row["seed"]), "rounds": int(row["rounds"])}))
 
 
+def _remedied(paper: Paper, run: str, fault: str) -> str:
+    """The sentence about a run's fault with what mends it."""
+    return f"{fault}: run `dvc repro {paper.stage(run)}`."
+
+
+def _curves(place: Path, record: Record) -> dict[int, list[Curve]]:
+    path = place.with_name("curves.csv")
+    try:
+        if file_digest(path) == record.curves:
+            return read_curves(path)
+    except OSError as error:
+        raise _Fault(f"{path} cannot be read ({error.strerror})") from None
+    raise _Fault(f"{path} does not belong to the record beside it")
+
+
 def _record(place: Path, config: RunConfig, budget: str) -> Record:
     """The record, once it is known to be whole, of this budget and these settings, and to have all seeds."""
     try:
         record = Record.model_validate_json(place.read_bytes())
     except FileNotFoundError:
-        raise _Fault("is missing") from None
+        raise _Fault(f"{place} is missing") from None
     except OSError as error:
-        raise _Fault(f"cannot be read ({error.strerror})") from None
+        raise _Fault(f"{place} cannot be read ({error.strerror})") from None
     except ValidationError as error:
-        raise _Fault(f"is incomplete ({first_fault(error).rstrip('.')})") from None
+        raise _Fault(f"{place} is incomplete ({first_fault(error).rstrip('.')})") from None
     if record.budget != budget:
-        raise _Fault(f"was made at budget {record.budget!r} instead of {budget!r}")
+        raise _Fault(f"{place} was made at budget {record.budget!r} instead of {budget!r}")
     if record.digest != config.digest():
-        raise _Fault("was made with other settings than the spec's")
+        raise _Fault(f"{place} was made with other settings than the spec's")
     if absent := [seed for seed in config.seeds if seed not in record.seeds]:
-        raise _Fault(f"lacks seed {absent[0]}")
+        raise _Fault(f"{place} lacks seed {absent[0]}")
     return record
 
 
-def _measures(record: Record, config: RunConfig, run: str, table: Table) -> list[Measure]:
+def _measures(run: Watched, name: str, table: Table) -> list[Measure]:
     """The rows of one run: seed by seed, metric by metric."""
-    threshold, substitute = config.stop.threshold if config.stop else None, record.data.substitute or ""
-    shifts = sorted(config.stop.shifts) if config.stop else []
+    stop, (budget, substitute) = run.config.stop, run.origin
+    threshold = stop.threshold if stop else None
+    shifts = sorted(stop.shifts) if stop and table.last is None else []  # the record has the ends of shifted runs alone
     measures = []
-    for seed in config.seeds:
-        entry = record.seeds[seed]
-        values = {} if entry.status == "diverged" else REDUCTIONS[table.reduction](entry)
-        if entry.status != "diverged" and (absent := [metric for metric in table.metrics if metric not in values]):
-            raise _Fault(f"lacks {absent[0]} of seed {seed}")
-        ended = (entry.status, entry.rounds, threshold, record.budget, substitute)
+    for seed in run.config.seeds:
+        entry = run.record.seeds[seed]
+        values = _values(run, seed, table)
         lowered, raised = (entry.shifted.get(shift, {}) for shift in (shifts[0], shifts[-1])) if shifts else ({}, {})
         for metric in table.metrics:
-            moved = (raised.get(metric), lowered.get(metric))
-            measures.append(Measure(run, seed, metric, values.get(metric), *ended, *moved))
+            ended = (entry.status, entry.rounds, threshold, budget, substitute, raised.get(metric), lowered.get(metric))
+            measures.append(Measure(name, seed, metric, values.get(metric), *ended))
     return measures
+
+
+def _values(run: Watched, seed: int, table: Table) -> dict[str, float]:
+    """What a seed reports, after the table's reduction; nothing where it diverged."""
+    entry = run.record.seeds[seed]
+    if entry.status == "diverged":
+        return {}
+    if table.last is not None:
+        return {metric: run.last(seed, metric, table.last) for metric in table.metrics}
+    if absent := [metric for metric in table.metrics if metric not in entry.metrics]:
+        raise _Fault(f"{run.place} lacks {absent[0]} of seed {seed}")
+    return entry.metrics

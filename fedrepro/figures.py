@@ -8,14 +8,13 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrepro import evaluate
-from fedrepro.curves import Watched, digits, watched
-from fedrepro.errors import UsageError, unknown
+from fedrepro import evaluate, quantities
+from fedrepro.curves import digits
+from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.evaluate import Watched
 from fedrepro.files import csv_text, write_text
-from fedrepro.schema import Curves
+from fedrepro.schema import Curves, Levels, Spot
 from fedrepro.spec import Paper
-
-ROUNDS = "rounds"  # the metric of levels
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,8 @@ class Spread:
 
     `line`: its name in the legend. `x`: the round, or the value of the figure's axis. `capped`, `diverged`: how many of
     the run's seeds reached the cap without stopping, and how many are left out because they diverged. `budget`,
-    `substitute`: as in a table's measures. A run without any value has one row, with n = 0 and no mean.
+    `substitute`: as in a table's measures. A run without any value has one row, with n = 0 and no mean; a run that does
+    not have a metric which others have is not in its panel.
     """
 
     line: str
@@ -64,16 +64,19 @@ def collect(paper: Paper, name: str) -> Plotted:
     Raises UsageError where the spec names a metric that a run has not watched.
     """
     spec = paper.figure(name)
-    found, faults = watched(paper, paper.figure_runs(name))
+    found, faults = evaluate.watched(paper, paper.figure_runs(name))
+    where = f"{paper.folder / 'paper.toml'}: figures.{name}"
+    spots = [(spot, run) for spot, run in paper.spots(name) if run in found]
+    if isinstance(spec, Levels):
+        return _levels(spec, spots, found, faults, where)
     points = []
-    for metric in spec.metrics if isinstance(spec, Curves) else (ROUNDS,):
-        for spot, name_of_run in paper.spots(name):
-            if run := found.get(name_of_run):
-                where = f"{paper.folder / 'paper.toml'}: figures.{name}: run {name_of_run}"
-                values = _curve(run, metric, spec.until, where) if isinstance(spec, Curves) else _level(run)
-                ends = (run.count("cap"), run.count("diverged"), *run.origin)
-                for x, each in (values or {"": []}).items():
-                    points.append(Spread(spot.line, name_of_run, metric, spot.x or x, *_over_seeds(each), *ends))
+    for metric in spec.metrics:
+        for spot, run in spots:
+            if found[run].seeds and metric not in found[run].metrics:
+                _check_metrics(spec, found, run, metric, bool(faults), f"{where}: run {run}")
+            else:
+                values = _curve(found[run], metric, spec.until)
+                points += [_point(spot.line, run, metric, x, values[x], found[run]) for x in values]
     return Plotted(points, faults)
 
 
@@ -94,7 +97,7 @@ def text(points: list[Spread]) -> str:
 
 def parse(text: str) -> list[Spread]:
     """The inverse of `text`."""
-    return [_point(row) for row in csv.DictReader(io.StringIO(text))]
+    return [_parsed(row) for row in csv.DictReader(io.StringIO(text))]
 
 
 def stored(paper: Paper, name: str) -> list[Spread]:
@@ -103,21 +106,46 @@ def stored(paper: Paper, name: str) -> list[Spread]:
     return evaluate.stored(path(paper.name, name, paper.root), parse, paper, paper.figure_runs(name), command)
 
 
-def _curve(run: Watched, metric: str, until: int | None, where: str) -> dict[str, list[float]]:
+def _levels(
+    spec: Levels, spots: list[tuple[Spot, str]], found: dict[str, Watched], faults: dict[str, str], where: str
+) -> Plotted:
+    """A point for each cell. The quantity of a seed that did not stop is that at the cap."""
+    metric, points = getattr(spec.quantity, "metric", spec.quantity.kind), []
+    for spot, run in spots:
+        quantities.check_metric(spec.quantity, found[run], f"{where}: run {run}")
+        try:
+            read = (quantities.read(spec.quantity, found[run], seed) for seed in found[run].seeds)
+            values = [value for value, _ in read if value is not None]
+        except FedreproError as error:
+            faults[run] = str(error)
+        else:
+            points.append(_point(spot.line, run, metric, spot.x, values, found[run]))
+    return Plotted(points, faults)
+
+
+def _curve(run: Watched, metric: str, until: int | None) -> dict[str, list[float]]:
     """Round -> the seeds' values, for the rounds at which at least two seeds, or the only one, were watched."""
-    if run.seeds and metric not in run.metrics:
-        raise UsageError(f"{where}: {unknown('metric', metric, run.metrics)}")
     values: dict[int, list[float]] = {}
     for seed in run.seeds:
         for round, value in run.curve(seed, metric):
             if until is None or round <= until:
                 values.setdefault(round, []).append(value)
-    return {str(round): values[round] for round in sorted(values) if len(values[round]) >= min(2, len(run.seeds))}
+    rounds = [round for round in sorted(values) if len(values[round]) >= min(2, len(run.seeds))]
+    return {str(round): values[round] for round in rounds} or {"": []}
 
 
-def _level(run: Watched) -> dict[str, list[float]]:
-    """The seeds' numbers of rounds; of a seed that did not stop, the cap."""
-    return {"": [run.record.seeds[seed].rounds for seed in run.seeds]}
+def _check_metrics(spec: Curves, found: dict[str, Watched], run: str, metric: str, faulty: bool, where: str) -> None:
+    """Raise UsageError where no run of the figure can have the metric, or the run has none of the figure's."""
+    others = any(not each.seeds or metric in each.metrics for each in found.values())  # if all diverged, who knows
+    if not (others or faulty):
+        raise UsageError(f"{where}: {unknown('metric', metric, found[run].metrics)}")
+    if not found[run].metrics & set(spec.metrics):
+        raise UsageError(f"{where}: it has watched none of {', '.join(spec.metrics)}: leave it out.")
+
+
+def _point(line: str, run: str, metric: str, x: str, values: list[float], found: Watched) -> Spread:
+    ends = (found.count("cap"), found.count("diverged"), *found.origin)
+    return Spread(line, run, metric, x, *_over_seeds(values), *ends)
 
 
 def _over_seeds(values: list[float]) -> tuple[float | None, float | None, int]:
@@ -126,6 +154,6 @@ def _over_seeds(values: list[float]) -> tuple[float | None, float | None, int]:
     return digits(statistics.fmean(values)), digits(statistics.pstdev(values)), len(values)
 
 
-def _point(row: dict[str, str]) -> Spread:
+def _parsed(row: dict[str, str]) -> Spread:
     numbers = {key: float(row[key]) if row[key] else None for key in ("mean", "spread")}
     return Spread(**(row | numbers | {key: int(row[key]) for key in ("n", "capped", "diverged")}))

@@ -16,7 +16,7 @@ from fedrepro.schema import FIXED, Table, matches
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
 STYLES = {
     "within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim",
-    "holds": "green", "fails": "bold red", "undecided": "yellow",
+    "holds": "green", "fails": "bold red", "undecided": "yellow", "above": "green", "below": "bold red",
 }  # fmt: skip
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -77,7 +77,7 @@ def sheet(table: Table, results: list[Result]) -> Sheet:
         columns += [Column("published", "published", group), Column("reproduced", "reproduced", group)]
         columns += [Column("T+, T-", "fact", group)] if metric in moved else []
     columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
-    drawn = Sheet(table.title, _legend(results[0], stops, bool(moved)), columns)
+    drawn = Sheet(table.title, _legend(table, results[0], stops, bool(moved)), columns)
     for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
         drawn.rows.append(_row(drawn, table, list(row), keys, stops, moved))
     return drawn
@@ -147,7 +147,7 @@ def _row(
     facts = results[0].cell.facts
     *settings, method = (facts.get(key, "–") for key in keys)
     readings = drawn.note(*(f"{remark.reason}." for remark in table.readings if matches(remark.when, facts)))
-    row = [*map(Entry, settings), Entry(method, notes=readings)]
+    row = [*map(Entry, settings), Entry(method, notes=readings + drawn.note(max(result.chosen for result in results)))]
     for result in results:
         row.append(Entry(str(result.published), notes=drawn.note(_on_print(result), _swapped(result))))
         row.append(Entry(str(result), result.status, drawn.note(_remark(result))))
@@ -169,9 +169,11 @@ def _some(values: list[float], seeds: int) -> str:
     return f"{mean(values) or '–'}{f' ({len(values)})' if 0 < len(values) < seeds else ''}"
 
 
-def _legend(result: Result, stops: bool, moved: bool) -> list[str]:
+def _legend(table: Table, result: Result, stops: bool, moved: bool) -> list[str]:
     unit = f", in {result.published.unit}" if result.published.unit else ""
     legend = [f"Mean ± standard deviation (population) over the seeds{unit}; budget: {result.budget.label}."]
+    if table.last is not None:
+        legend.append(f"The number of a seed is the mean over its last {table.last} rounds.")
     tolerance = result.tolerance
     if result.budget.compare:
         legend.append(

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import torch
+from torch import Tensor
 
-from fedrepro.trees import Tree, leaves, one, stack
+from fedrepro.trees import Tree, leaves, map_tree, one, rows, stack
 from fedrepro.types import Batch, Metrics, State
 
 Mode = str | int
 _clients: ContextVar[Mode] = ContextVar("clients", default="auto")
 _seeds: ContextVar[Mode] = ContextVar("seeds", default="auto")
+_stacked: ContextVar[bool] = ContextVar("stacked", default=False)  # whether seeds are batched around the present call
 
 # Above this many rows a seed, batching seeds only moves memory, and above this many rows of one step, batching clients
 # (measured: benchmarks/lift.py).
@@ -47,19 +49,55 @@ def over_clients(fn: Callable, in_dims: int | tuple = 0) -> Callable:
     return lifted
 
 
-def over_seeds(step: Callable) -> Callable:
-    """Lift a phase's step to stacked states [S, ...] and one batch for each seed."""
+def over_seeds(step: Callable, alone: bool = False) -> Callable:
+    """Lift a phase's step to stacked states [S, ...] and one batch for each seed; `alone` as in `Phase`."""
 
     def lifted(state: State, batches: list[Batch]) -> tuple[State, Metrics]:
         live, mode = batches[0].live, _seeds.get()
         if mode == "auto":
-            mode = "vmap" if live.numel() <= _TOGETHER else "loop"
+            mode = "vmap" if live.numel() <= _TOGETHER and not alone else "loop"
+        if any(batch.live.shape != live.shape for batch in batches):
+            mode = "loop"  # clients of one seed have more batches than those of another
         with modes(clients=_clients.get() if _clients.get() != "auto" or live.shape[-1] <= _SIDE_BY_SIDE else "loop"):
-            if mode == "loop":
+            if mode == "loop" or len(batches) == 1:
                 return _gather([step(one(state, i), batch) for i, batch in enumerate(batches)])
-            return _over(step, 0, mode, (state, stack(batches)))
+            token = _stacked.set(True)
+            try:
+                return _over(step, 0, mode, (state, stack(batches)))
+            finally:
+                _stacked.reset(token)
 
     return lifted
+
+
+def over_steps(step: Callable, carry: Tree, fixed: Tree, inputs: tuple[Tensor, ...], live: Tensor) -> Tree:
+    """Clients' steps in turn: `step(carry, fixed, *inputs, live) -> carry`, stacked over those that still take part.
+
+    carry, fixed: trees [C, ...]; inputs: tensors [C, T, B, ...]; live: bool [C, T, B]. A client takes part in the steps
+    in which it has a live row, which come first; it waits while others take more.
+    """
+    clients, total = live.shape[:2]
+    # Under a batch of seeds the number of steps is no number, so that those who wait are masked.
+    counts = [total] * clients if _stacked.get() else live.any(-1).sum(-1).tolist()
+    order = sorted(range(clients), key=counts.__getitem__, reverse=True)
+    if even := counts[order[0]] == counts[order[-1]]:
+        order = range(clients)
+    carry, fixed, ended = rows(carry, order), rows(fixed, order), []
+    for t in range(total):
+        busy = sum(count > t for count in counts)
+        if busy < len(next(leaves(carry))[1]):
+            ended.insert(0, rows(carry, range(busy, len(next(leaves(carry))[1]))))
+            carry, fixed = rows(carry, range(busy)), rows(fixed, range(busy))
+        now = [each[:, t] if even else each[list(order[:busy]), t] for each in (*inputs, live)]
+        new = step(carry, fixed, *now)
+        carry = _where(now[-1].flatten(1).any(1), new, carry) if _stacked.get() and total > 1 else new
+    whole = map_tree(lambda *leaf: torch.cat(leaf), carry, *ended) if ended else carry
+    return rows(whole, sorted(range(clients), key=order.__getitem__)) if not even else whole
+
+
+def _where(busy: Tensor, new: Tree, old: Tree) -> Tree:
+    """The rows of `new` where busy [C], and else those of `old`."""
+    return map_tree(lambda a, b: torch.where(busy.view(-1, *[1] * (a.dim() - 1)), a, b), new, old)
 
 
 def _over(fn: Callable, in_dims: int | tuple, mode: Mode, args: tuple[Tree, ...]) -> Tree:

@@ -41,8 +41,8 @@ def threshold(pilot: Pilot, curve: list[runs.Curve]) -> dict[str, float]:
 
 
 def enter(path: Path, run: str, entry: dict) -> None:
-    """Set one entry of pilots.json, in the order of the runs' names."""
-    lock = Path(".fedrepro") / "pilots.lock"
+    """Set one entry of pilots.json or searches.json, in the order of the runs' names."""
+    lock = Path(".fedrepro") / f"{path.stem}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(lock):
         entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -14,11 +14,13 @@ from fedrepro import claims, evaluate, figures, quantities, tables
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
+from fedrepro.schema import Levels, Rounds
 from fedrepro.spec import Paper, load_papers, papers
 
 HEADER = "# Written by `fedrepro plan` from papers/*/paper.toml and params.yaml: change those, and run it again.\n"
 KEPT = {"cache": False, "persist": True}  # in git, and there while its stage runs: a record keeps the seeds it has
 SHOWN = {"cache": False}  # in git, made anew
+SYNTHESIS = ("clients", "fedgma", "palettes", "partition", "plain", "rotated", "sheet", "synth")  # modules of data
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,10 @@ def planned(paper: str, run: str, root: str | Path = ".") -> tuple[str, RunConfi
 
 
 def files(root: str | Path = ".", sources: Sources | None = None) -> dict[Path, str]:
-    """The generated files: path -> text. Raises UsageError where a spec is at fault or a pilot is missing."""
+    """The generated files: path -> text.
+
+    Raises UsageError where a spec is at fault, or a pilot or a search is missing.
+    """
     loaded, sources = load_papers(root), sources or _installed()
     texts = {Path(root) / "dvc.yaml": _yaml(_root(loaded, sources))}
     for paper in loaded:
@@ -124,26 +129,30 @@ def _sheet(paper: Paper, sheet: str, sources: Sources) -> dict[str, Any]:
     dataset, _ = paper.sheet(sheet)
     return {
         "cmd": f"fedrepro data show --paper {paper.name} --sheet {sheet}",
-        "deps": [*_code("data/partition", "data/sheet", "data/synth"), _manifest(sources.data(dataset))],
+        "deps": [*_code(*(f"data/{name}" for name in SYNTHESIS)), _manifest(sources.data(dataset))],
         "params": [{f"papers/{paper.name}/paper.toml": [f"sheets.{sheet}", "axes.dataset"]}],
         "outs": [{str(paper.sheet_path(sheet)): KEPT}],
     }
 
 
 def _evaluate(paper: Paper, table: str) -> dict[str, Any]:
-    records = [str(evaluate.record_path(paper.name, run)) for run in paper.table_runs(table)]
+    runs = paper.table_runs(table)
+    records = [str(evaluate.record_path(paper.name, run)) for run in runs]
+    over = paper.table(table).last is not None
     return {
         "cmd": f"fedrepro evaluate --paper {paper.name} --table {table}",
-        "deps": ["fedrepro/evaluate.py", *records],
+        "deps": [*_code("curves", "evaluate"), *_watched(paper, runs)] if over else ["fedrepro/evaluate.py", *records],
         "params": [{f"papers/{paper.name}/paper.toml": [f"tables.{table}"]}],
         "plots": [{str(evaluate.path(paper.name, table)): SHOWN}],
     }
 
 
 def _figure(paper: Paper, figure: str) -> dict[str, Any]:
+    spec = paper.figure(figure)
+    read = ["quantities"] if isinstance(spec, Levels) and not isinstance(spec.quantity, Rounds) else []
     return {
         "cmd": f"fedrepro evaluate --paper {paper.name} --figure {figure}",
-        "deps": [*_code("curves", "evaluate", "figures"), *_watched(paper, paper.figure_runs(figure))],
+        "deps": [*_code("curves", "evaluate", "figures", *read), *_watched(paper, paper.figure_runs(figure))],
         "params": [{f"papers/{paper.name}/paper.toml": [f"figures.{figure}"]}],
         "plots": [{str(figures.path(paper.name, figure)): SHOWN}],
     }
@@ -174,6 +183,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     datasets |= {paper.sheet(sheet)[0] for paper in papers for sheet in paper.spec.sheets}
     data = sorted(map(sources.data, datasets))
     specs = [f"papers/{paper.name}/{file}" for paper in papers for file in ("paper.toml", "published.csv")]
+    specs += [f"papers/{paper.name}/searches.json" for paper in papers if paper.searched]
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]
     drawn = [str(path) for name in named for path in tables.paths(*name)]
@@ -203,7 +213,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
 def _fetch(source: str) -> dict[str, Any]:
     return {
         "cmd": f"fedrepro data fetch {source}",
-        "deps": ["fedrepro/data/sources.py"],
+        "deps": _code("data/femnist", "data/images", "data/sources"),
         "outs": [{_manifest(source): KEPT}],
     }
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from fedrepro import figures
 from fedrepro.curves import percent
 from fedrepro.figures import Spread
 from fedrepro.files import write_bytes
-from fedrepro.schema import Levels
+from fedrepro.schema import Curves, Last, Levels, Rounds
 from fedrepro.spec import Paper, load_papers
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
@@ -79,38 +80,49 @@ def label(name: str) -> str:
 def _figure(paper: Paper, name: str, points: list[Spread]) -> Figure:
     spec = paper.figure(name)
     metrics = list(dict.fromkeys(point.metric for point in points))
-    lines = list(dict.fromkeys(point.line for point in points))
+    lines = list(dict.fromkeys(spot.line for spot, _ in paper.spots(name)))
     # Rounds are numbers; the values of another axis are names, in the order of paper.toml.
     known = paper.spec.axes[spec.x] if isinstance(spec, Levels) else ()
     names = [value for value in known if value in {point.x for point in points}]
     drawn = Figure(figsize=(WIDTH, 1.3 + 2.4 * len(metrics)), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    drawn.supxlabel(textwrap.fill(caption(paper, points), CAPTION), fontsize=7, x=0.01, ha="left")
+    said = " ".join([caption(paper, points), *(f"Not shown: {reason}." for reason in paper.left_out(name))])
+    drawn.supxlabel(textwrap.fill(said, CAPTION), fontsize=7, x=0.01, ha="left")
     axes = drawn.subplots(len(metrics), sharex=True, squeeze=False)[:, 0]
+    handles = {}  # a line may be in some panels alone
     for axis, metric in zip(axes, metrics, strict=True):
         for number, line in enumerate(lines):
             colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
             if own := [point for point in points if (point.metric, point.line) == (metric, line) and point.n]:
-                _line(axis, own, names, label=line, color=colour, linestyle=dash)
-        axis.set_ylabel(label(metric))
+                handles.setdefault(line, _line(axis, own, names, label=line, color=colour, linestyle=dash))
+        axis.set_ylabel(label(metric) + _reduced(spec))
     if names:
         axes[-1].set_xticks(range(len(names)), names)
         axes[-1].margins(x=0.1)
-        axes[-1].set_ylim(bottom=0)
+        if isinstance(spec.quantity, Rounds):
+            axes[-1].set_ylim(bottom=0)
     axes[-1].set_xlabel(label(spec.x) if names else "round")
     title = label(spec.lines) if names else None
-    axes[0].legend(title=title, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+    shown = [handles[line] for line in lines if line in handles]
+    axes[0].legend(handles=shown, title=title, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
     return drawn
 
 
-def _line(axis: Axes, points: list[Spread], names: list[str], **look: str) -> None:
+def _reduced(spec: Levels | Curves) -> str:
+    """How the metric of levels was reduced, for the label of its axis."""
+    last = isinstance(spec, Levels) and isinstance(spec.quantity, Last)
+    return f",\nmean of the last {spec.quantity.rounds} rounds" if last else ""
+
+
+def _line(axis: Axes, points: list[Spread], names: list[str], **look: str) -> Line2D:
     """A line through the means with a band of the spread; of levels with a marker, hollow where seeds were capped."""
     placed = {names.index(point.x) if names else int(point.x): point for point in points}
     x = sorted(placed)
     low, high = ([placed[each].mean + sign * placed[each].spread for each in x] for sign in (-1, 1))
     axis.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
-    axis.plot(x, [placed[each].mean for each in x], marker="o" if names else None, **look)
+    (line,) = axis.plot(x, [placed[each].mean for each in x], marker="o" if names else None, **look)
     for each in (each for each in x if names and placed[each].capped):
         place, note = (each, placed[each].mean), f"{placed[each].capped} of {placed[each].n} at the cap"
         axis.plot(*place, marker="o", color=look["color"], markerfacecolor="white")
         axis.annotate(note, place, (0, 6), textcoords="offset points", ha="center", fontsize=7)
+    return line

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro import evaluate
-from fedrepro.curves import Watched, digits, shown, watched
-from fedrepro.errors import UsageError, unknown
+from fedrepro.curves import digits, shown
+from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.evaluate import Watched
 from fedrepro.files import csv_text, write_text
-from fedrepro.schema import Final, FirstRound, Oscillation, Quantity
+from fedrepro.schema import Claim, Final, FirstRound, Last, Oscillation, Quantity, Share
 from fedrepro.spec import Paper
 
 
@@ -58,28 +59,38 @@ def collect(paper: Paper) -> Readings:
 
     Raises UsageError where a claim names a metric that a run does not have.
     """
-    found, faults = watched(paper, paper.claim_runs())
+    found, faults = evaluate.watched(paper, paper.claim_runs())
     readings = []
     for name, claim in paper.spec.claims.items():
-        sides = (run for pair in paper.pairs(name) for run in (pair.high, pair.low))
-        for run in dict.fromkeys(run for run in sides if run in found):
-            _check_metric(claim.quantity, found[run], f"{paper.folder / 'paper.toml'}: claims.{name}: run {run}")
-            for seed in found[run].config.seeds:
-                value, censored = read(claim.quantity, found[run], seed)
-                kept = None if value is None else digits(value)
-                readings.append(Reading(name, run, seed, kept, censored, *found[run].origin))
+        references = paper.references(name)
+        runs = (run for comparison in paper.comparisons(name) for run in comparison.runs)
+        for run in dict.fromkeys(run for run in runs if run in found):
+            check_metric(claim.quantity, found[run], f"{paper.folder / 'paper.toml'}: claims.{name}: run {run}")
+            try:
+                readings += _readings(name, claim, run, found[run], found.get(references.get(run) or ""))
+            except FedreproError as error:
+                faults[run] = str(error)
     return Readings(readings, faults)
 
 
-def read(quantity: Quantity, run: Watched, seed: int) -> tuple[float | None, bool]:
-    """The quantity of one seed, and whether the seed was cut off before it could be larger; (None, False) without."""
+def read(quantity: Quantity, run: Watched, seed: int, reference: Watched | None = None) -> tuple[float | None, bool]:
+    """The quantity of one seed, and whether the seed was cut off before it could be larger; (None, False) without.
+
+    `reference`: the run of whose accuracy a level is a share, if the quantity has one. Raises FedreproError where a
+    mean over the last rounds is asked for and they were not all watched.
+    """
     entry = run.record.seeds[seed]
     if entry.status == "diverged":
         return None, False
     if isinstance(quantity, Final):
         return shown(quantity.metric, entry.metrics[quantity.metric]), False
+    if isinstance(quantity, Last):
+        return shown(quantity.metric, run.last(seed, quantity.metric, quantity.rounds)), False
     if isinstance(quantity, FirstRound):
-        return first_round(run.curve(seed, quantity.metric), quantity.level)
+        level = quantity.level
+        if isinstance(level, Share):
+            level = _share(level, quantity.metric, reference, seed)
+        return (None, False) if level is None else first_round(run.curve(seed, quantity.metric), level)
     if isinstance(quantity, Oscillation):
         start = run.config.stop.warm_start if run.config.stop else 0
         curve = run.curve(seed, quantity.metric)
@@ -108,6 +119,15 @@ def first_round(curve: Sequence[tuple[int, float]], level: float) -> tuple[int |
     return (curve[-1][0], True) if round is None else (round, False)
 
 
+def check_metric(quantity: Quantity, run: Watched, where: str) -> None:
+    """Raise UsageError where the run does not have the metric; a run has none at all if all seeds diverged."""
+    metric = getattr(quantity, "metric", None)
+    ends = {name for seed in run.seeds for name in run.record.seeds[seed].metrics}
+    known = ends if isinstance(quantity, Final) else run.metrics
+    if run.seeds and metric is not None and metric not in known:
+        raise UsageError(f"{where}: {unknown('metric', metric, known)}")
+
+
 def path(paper: str, root: str | Path = ".") -> Path:
     """Where the readings of a paper's claims are: beside the measures of its tables."""
     return evaluate.path(paper, "claims", root)
@@ -129,13 +149,21 @@ def stored(paper: Paper) -> list[Reading]:
     return evaluate.stored(path(paper.name, paper.root), parse, paper, paper.claim_runs(), command)
 
 
-def _check_metric(quantity: Quantity, run: Watched, where: str) -> None:
-    """Raise UsageError where the run does not have the metric; a run has none at all if all seeds diverged."""
-    metric = getattr(quantity, "metric", None)
-    ends = {name for seed in run.seeds for name in run.record.seeds[seed].metrics}
-    known = ends if isinstance(quantity, Final) else run.metrics
-    if run.seeds and metric is not None and metric not in known:
-        raise UsageError(f"{where}: {unknown('metric', metric, known)}")
+def _readings(name: str, claim: Claim, run: str, found: Watched, reference: Watched | None) -> list[Reading]:
+    """A run's readings for a claim, seed by seed."""
+    readings = []
+    for seed in found.config.seeds:
+        value, censored = read(claim.quantity, found, seed, reference)
+        kept = None if value is None else digits(value)
+        readings.append(Reading(name, run, seed, kept, censored, *found.origin))
+    return readings
+
+
+def _share(level: Share, metric: str, reference: Watched | None, seed: int) -> float | None:
+    """The level in a reader's unit; None where the reference has no such seed or is not run."""
+    if reference is None or seed not in reference.seeds:
+        return None
+    return digits(level.share * shown(metric, reference.last(seed, metric, level.rounds)))
 
 
 def _reading(row: dict[str, str]) -> Reading:

@@ -37,7 +37,8 @@ class Result:
 
     `measures`: one per seed; none where the cell was not run, or where `fault` says what is wrong with the record.
     `deviation`: the declaration about the cell, if there is one. `instead`: why `reference`, the number that the cell
-    is compared with, is not the published one.
+    is compared with, is not the published one. `chosen`: what a search found for the run, in
+    words; empty where there was none.
     """
 
     cell: Cell
@@ -49,6 +50,7 @@ class Result:
     tolerance: Tolerance
     deviation: Remark | None
     fault: str
+    chosen: str
 
     @property
     def values(self) -> list[float]:
@@ -146,6 +148,7 @@ def join(paper: Paper, table: str, found: Evaluation) -> list[Result]:
             tolerance=spec.tolerance,
             deviation=remark_on(spec.deviations, cell.facts | {"budget": paper.budget}),
             fault=found.faults.get(cell.run or "", ""),
+            chosen=_chosen(paper, cell.run) if cell.run else "",
         )
         for cell in cells
     ]
@@ -164,6 +167,14 @@ def published(paper: Paper) -> dict[tuple[str, ...], Published]:
         }
     except (OSError, KeyError) as error:
         raise UsageError(f"{path} cannot be read ({error}): restore it from git.") from error
+
+
+def _chosen(paper: Paper, run: str) -> str:
+    values = ", ".join(f"{key} {value:g}" for key, value in paper.chosen(run).items())
+    if not values:
+        return ""
+    metric = paper.search(run).rule.metric.replace("_", " ")
+    return f"{values}: the best {metric} of a search on a seed of its own, see papers/{paper.name}/searches.json."
 
 
 def _elsewhere(cell: Cell, table: str, printed: dict[tuple[str, ...], Published]) -> Published:

@@ -1,17 +1,15 @@
-"""The format of papers/<paper>/paper.toml, and reading it."""
+"""The format of papers/<paper>/paper.toml; specfile.py reads it."""
 
 from __future__ import annotations
 
 import itertools
-import tomllib
+import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from fedrepro.config import Stop, Strict
-from fedrepro.errors import UsageError, unknown
+from fedrepro.config import Stop, Strict, Value
 
 When = dict[str, str | tuple[str, ...]]  # axis (or `metric`, `budget`) -> the value or values that are meant
 Cells = tuple[dict[str, tuple[str, ...]], ...]  # blocks of axes, each the product of its values (first axis slowest)
@@ -62,6 +60,7 @@ class Instead(Remark):
 class Table(Strict):
     """One table: its cells, once for every metric.
 
+    `reduction`: what a seed reports, `final` (the end of training) or `last<N>` (the mean over its last N rounds).
     `readings` say how we read the paper where it is ambiguous: footnotes of the rows that they are about. `tolerance`
     is the paper's where a table has none of its own.
     """
@@ -76,6 +75,68 @@ class Table(Strict):
     deviations: tuple[Remark, ...] = ()
     not_run: tuple[Remark, ...] = ()
 
+    @property
+    def last(self) -> int | None:
+        """N where the reduction is `last<N>`; None where it is `final`. Raises ValueError for any other."""
+        if self.reduction == "final":
+            return None
+        found = re.fullmatch(r"last([1-9][0-9]*)", self.reduction)
+        if not found:
+            raise ValueError(self.reduction)
+        return int(found[1])
+
+
+class Final(Strict):
+    """A metric of the record, so at the end of training."""
+
+    kind: Literal["final"]
+    metric: str
+
+
+class Last(Strict):
+    """The mean of a metric over the last `rounds` rounds, each of which must have been watched."""
+
+    kind: Literal["last"]
+    metric: str
+    rounds: int = Field(ge=1)
+
+
+class Rounds(Strict):
+    """The number of rounds trained: until the run stopped, or its cap."""
+
+    kind: Literal["rounds"]
+
+
+class Oscillation(Strict):
+    """How much a metric swings from the warm start to round `until`, within `window` rounds: see claims.oscillation."""
+
+    kind: Literal["oscillation"]
+    metric: str
+    window: int = Field(ge=2)
+    until: int | None = Field(default=None, ge=1)
+
+
+class Share(Strict):
+    """A level: `share` of the mean over the last `rounds` rounds of another cell, of the same seed.
+
+    That cell is the measured one with the values of `of` on these axes.
+    """
+
+    share: float = Field(gt=0)
+    rounds: int = Field(ge=1)
+    of: Point
+
+
+class FirstRound(Strict):
+    """The first watched round with a metric of at least `level`, in percent if it is an accuracy."""
+
+    kind: Literal["first_round"]
+    metric: str
+    level: float | Share
+
+
+Quantity = Annotated[Final | Last | Rounds | Oscillation | FirstRound, Field(discriminator="kind")]
+
 
 class Spot(NamedTuple):
     """Where a figure shows a cell: the name of its line and, where a cell is one point of it, its place `x`."""
@@ -88,7 +149,7 @@ class Spot(NamedTuple):
 class Curves(Strict):
     """Curves over rounds: a panel for each of `metrics` (of curves.csv), a line for each cell, up to round `until`.
 
-    `not_run` says why there is no such figure yet.
+    `not_run` says why there is no such figure yet; `left_out` why a budget (or any) does not run some of its cells.
     """
 
     kind: Literal["curves"]
@@ -97,6 +158,7 @@ class Curves(Strict):
     until: int | None = Field(default=None, ge=1)
     cells: Cells = Field(min_length=1)
     not_run: str = ""
+    left_out: tuple[Remark, ...] = ()
 
     def spots(self) -> list[Spot]:
         """A line is named by its method and by whatever else distinguishes it from another line."""
@@ -107,17 +169,20 @@ class Curves(Strict):
 
 
 class Levels(Strict):
-    """The number of rounds trained, over the values of axis `x` in their order; a line for each value of `lines`.
+    """A quantity over the values of axis `x` in their order; a line for each value of `lines`.
 
-    `not_run` says why there is no such figure yet.
+    `quantity`: the number of rounds trained, or a metric at the end or over the last rounds.
+    `not_run` says why there is no such figure yet; `left_out` why a budget (or any) does not run some of its cells.
     """
 
     kind: Literal["levels"]
     title: str
     x: str
     lines: str
+    quantity: Annotated[Final | Last | Rounds, Field(discriminator="kind")] = Rounds(kind="rounds")
     cells: Cells = Field(min_length=1)
     not_run: str = ""
+    left_out: tuple[Remark, ...] = ()
 
     def spots(self) -> list[Spot]:
         """Line after line, each in the order of its cells."""
@@ -136,63 +201,62 @@ class Sheet(Strict):
     cell: Point
 
 
-class Final(Strict):
-    """A metric of the record, so at the end of training."""
-
-    kind: Literal["final"]
-    metric: str
-
-
-class Rounds(Strict):
-    """The number of rounds trained: until the run stopped, or its cap."""
-
-    kind: Literal["rounds"]
-
-
-class Oscillation(Strict):
-    """How much a metric swings from the warm start to round `until`, within `window` rounds: see claims.oscillation."""
-
-    kind: Literal["oscillation"]
-    metric: str
-    window: int = Field(ge=2)
-    until: int | None = Field(default=None, ge=1)
-
-
-class FirstRound(Strict):
-    """The first watched round with a metric of at least `level`, in percent if it is an accuracy."""
-
-    kind: Literal["first_round"]
-    metric: str
-    level: float
-
-
-Quantity = Annotated[Final | Rounds | Oscillation | FirstRound, Field(discriminator="kind")]
-
-
 class Pairs(Strict):
-    """Pairs of cells: each of `high` with each of `low`, for every value of the axes that `both` have in common."""
+    """Pairs of cells: each of `high` with each of `low`, for every value of the axes that `both` have in common.
+
+    A side with a `pick` is one cell, that with the largest or the smallest mean over the seeds among all of the side's.
+    """
 
     both: When = {}
     high: When = Field(min_length=1)
     low: When = Field(min_length=1)
+    pick: dict[Literal["high", "low"], Literal["largest", "smallest"]] = {}
 
-    def cells(self) -> list[tuple[Point, Point]]:
-        """(high, low) of each pair."""
-        sides = (_product({axis: _values(v) for axis, v in side.items()}) for side in (self.both, self.high, self.low))
-        return [(both | high, both | low) for both, high, low in itertools.product(*sides)]
+    def cells(self) -> list[tuple[list[Point], list[Point]]]:
+        """(high, low) of each pair: a cell alone, or those among which `pick` chooses."""
+        blocks = ({axis: values(v) for axis, v in side.items()} for side in (self.both, self.high, self.low))
+        both, highs, lows = map(product, blocks)
+        every = itertools.product(both, self._choices("high", highs), self._choices("low", lows))
+        return [([b | cell for cell in high], [b | cell for cell in low]) for b, high, low in every]
+
+    def _choices(self, side: str, cells: list[Point]) -> list[list[Point]]:
+        return [cells] if side in self.pick else [[cell] for cell in cells]
+
+
+class Gain(Strict):
+    """Two groups of pairs: the mean over the pairs of high less low is claimed to be `larger` in one of them."""
+
+    name: str = Field(min_length=1)
+    larger: tuple[Pairs, ...] = Field(min_length=1)
+    smaller: tuple[Pairs, ...] = Field(min_length=1)
 
 
 class Claim(Strict):
     """An ordering that the paper states, and where: in each pair `quantity` of high exceeds that of low by `margin`.
 
-    `margin` has the unit of the quantity: points of percent for accuracies, rounds for rounds.
+    With `published` it is claimed of that many of the pairs. With `gains` in place of pairs, the mean gain of one group
+    of pairs exceeds that of another by `margin`. `margin` has the unit of the quantity: points of percent for
+    accuracies, rounds for rounds.
     """
 
     statement: str = Field(min_length=1)
     place: str = Field(min_length=1)
     quantity: Quantity
     margin: float
-    pairs: tuple[Pairs, ...] = Field(min_length=1)
+    pairs: tuple[Pairs, ...] = ()
+    published: int | None = Field(default=None, ge=1)
+    gains: tuple[Gain, ...] = ()
+
+    @property
+    def blocks(self) -> list[Pairs]:
+        """All blocks of pairs."""
+        return [*self.pairs, *(block for gain in self.gains for block in (*gain.larger, *gain.smaller))]
+
+
+class Base(Strict):
+    """Whose search a run uses: that of the same cell with these values on the axes that it has."""
+
+    base: Point = {}
 
 
 class Spec(Strict):
@@ -207,6 +271,7 @@ class Spec(Strict):
     figures: dict[str, Figure] = {}
     sheets: dict[str, Sheet] = {}
     claims: dict[str, Claim] = {}
+    search: Base = Base()
 
     @model_validator(mode="before")
     @classmethod
@@ -239,6 +304,21 @@ class Pilot(Strict):
         return self.rule.model_copy(update={"threshold": found.threshold, "margin": margin})
 
 
+class Search(Strict):
+    """How the hyper-parameters that say "search" are found: the best point of their `grid`, on data of its own.
+
+    A point trains for `rounds` rounds on `seed`, which no table reports, with `data` over the run's own parameters. It
+    is scored by the mean of `metric` over its `last` watched rounds.
+    """
+
+    seed: int
+    rounds: int = Field(ge=1)
+    metric: str
+    last: int = Field(ge=1)
+    data: dict[str, Value] = {}
+    grid: dict[str, tuple[int | float, ...]]
+
+
 class Found(BaseModel):
     """What spec.py needs of a pilot's entry in pilots.json; the rest of the entry is there for the reader."""
 
@@ -247,32 +327,16 @@ class Found(BaseModel):
     config_digest: str
 
 
-def read(path: Path) -> Spec:
-    """A spec, checked: every axis, value, metric and budget that it mentions exists.
+class Chosen(BaseModel):
+    """What spec.py needs of a search's entry in searches.json; the rest of the entry is there for the reader."""
 
-    Raises UsageError with file and place for anything that is not as `Spec` says.
-    """
-    try:
-        spec = Spec.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from error
-    except ValidationError as error:
-        raise UsageError(f"{path}: {first_fault(error)}") from error
-    _check_tables(spec, path)
-    _check_figures(spec, path)
-    _check_sheets(spec, path)
-    _check_claims(spec, path)
-    if "paper" not in spec.budgets:
-        raise UsageError(f"{path}: there is no budget 'paper', on which the others build.")
-    for name, budget in spec.budgets.items():
-        for rule in budget.rules:
-            _check_when(rule.when, spec.axes, f"{path}: budgets.{name}")
-    return spec
+    chosen: dict[str, int | float]
+    config_digest: str
 
 
 def points(cells: Cells) -> list[Point]:
     """Where the cells stand, block after block."""
-    return [point for block in cells for point in _product(block)]
+    return [point for block in cells for point in product(block)]
 
 
 def words(cell: Point) -> str:
@@ -282,7 +346,7 @@ def words(cell: Point) -> str:
 
 def matches(when: When, facts: Mapping[str, str]) -> bool:
     """Whether each key of `when` has in `facts` the value, or one of the values, that it asks for."""
-    return all(facts.get(key) in _values(wanted) for key, wanted in when.items())
+    return all(facts.get(key) in values(wanted) for key, wanted in when.items())
 
 
 def remark_on(remarks: Iterable[Remark], facts: Mapping[str, str]) -> Remark | None:
@@ -299,70 +363,11 @@ def first_fault(error: ValidationError) -> str:
     return f"{place}: {fault['msg'].lower()}."
 
 
-def _check_tables(spec: Spec, path: Path) -> None:
-    for name, table in spec.tables.items():
-        where = f"{path}: tables.{name}"
-        _check_cells(table.cells, FIXED, spec.axes, where)
-        facts = {**spec.axes, "metric": table.metrics, "budget": spec.budgets}
-        for remark in (*table.readings, *table.instead, *table.deviations, *table.not_run):
-            _check_when(remark.when, facts, where)
-        for remark in table.instead:
-            if remark.table not in spec.tables:
-                raise UsageError(f"{where}: {unknown('table', remark.table, spec.tables)}")
-
-
-def _check_figures(spec: Spec, path: Path) -> None:
-    names = [*spec.tables, *spec.figures, "claims"]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"{path}: there would be two stages 'evaluate-{twice[0]}': rename a table or a figure.")
-    for name, figure in spec.figures.items():
-        where = f"{path}: figures.{name}"
-        own = (figure.x, figure.lines) if isinstance(figure, Levels) else ()
-        for axis in own:
-            _check_when({axis: ()}, spec.axes, where)
-        _check_cells(figure.cells, (*FIXED, *own), spec.axes, where)
-        places = [(spot.line, spot.x) for spot in figure.spots()]
-        if twice := [place for place in places if places.count(place) > 1]:
-            raise UsageError(f"{where}: two cells are at {', '.join(filter(None, twice[0]))!r}: leave one out.")
-
-
-def _check_sheets(spec: Spec, path: Path) -> None:
-    for name, sheet in spec.sheets.items():
-        where = f"{path}: sheets.{name}"
-        _check_when(sheet.cell, spec.axes, where)
-        if "dataset" not in sheet.cell:
-            raise UsageError(f"{where}: its cell has no axis 'dataset'.")
-
-
-def _check_claims(spec: Spec, path: Path) -> None:
-    for name, claim in spec.claims.items():
-        where = f"{path}: claims.{name}"
-        for pairs in claim.pairs:
-            for side in (pairs.both, pairs.high, pairs.low):
-                _check_when(side, spec.axes, where)
-            if twice := [axis for axis in pairs.both if axis in pairs.high or axis in pairs.low]:
-                raise UsageError(f"{where}: axis {twice[0]!r} is in `both` and again in `high` or `low`.")
-
-
-def _check_cells(cells: Cells, needed: Iterable[str], axes: Mapping[str, Iterable[str]], where: str) -> None:
-    for block in cells:
-        _check_when(block, axes, where)
-        if absent := [axis for axis in needed if axis not in block]:
-            raise UsageError(f"{where}: a block of cells has no axis {absent[0]!r}.")
-
-
-def _check_when(when: When, axes: Mapping[str, Iterable[str]], where: str) -> None:
-    for axis, wanted in when.items():
-        if axis not in axes:
-            raise UsageError(f"{where}: {unknown('axis', axis, axes)}")
-        for value in _values(wanted):
-            if value not in axes[axis]:
-                raise UsageError(f"{where}: {unknown(axis, value, axes[axis])}")
-
-
-def _values(wanted: str | tuple[str, ...]) -> tuple[str, ...]:
+def values(wanted: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The value or values of an axis that are meant."""
     return (wanted,) if isinstance(wanted, str) else wanted
 
 
-def _product(block: Mapping[str, Iterable[str]]) -> list[Point]:
+def product(block: Mapping[str, Iterable[str]]) -> list[Point]:
+    """The points of a block, the first axis slowest."""
     return [dict(zip(block, values, strict=True)) for values in itertools.product(*block.values())]

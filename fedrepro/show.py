@@ -67,7 +67,7 @@ def datasets() -> Table:
 def manifest(content: dict) -> Text:
     """One line on verified data."""
     counts = (f"{content[split]['images']:,} {split}" for split in ("train", "test"))
-    return Text(f"{content['source']}: {', '.join(counts)} images, checksums right")
+    return Text(f"{content['source']}: {', '.join(counts)} images, checksums {content.get('checksums', 'right')}")
 
 
 def papers() -> Table:

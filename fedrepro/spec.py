@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from fedrepro import schema
+from fedrepro import comparisons, drafts, schema, specfile
+from fedrepro.comparisons import Comparison
 from fedrepro.config import RunConfig
+from fedrepro.drafts import Draft, Search
 from fedrepro.errors import UsageError, unknown
-from fedrepro.schema import FIXED, Figure, Found, Pilot, Point, Spec, Spot, Table, first_fault, matches, remark_on
+from fedrepro.schema import FIXED, Chosen, Figure, Found, Pilot, Point, Spec, Spot, Table, matches, remark_on
+
+Entry = TypeVar("Entry", Found, Chosen)
 
 
 @dataclass(frozen=True)
@@ -47,36 +51,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two cells that a claim compares, by the names of their runs; None where the budget in use does not run a cell."""
-
-    name: str
-    high: str | None
-    low: str | None
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A run before its pilot: `config.stop` is None as long as `pilot` has still to find the threshold.
-
-    `group`: of the pipeline's files, the one that has the run's stage; named by its dataset.
-    """
-
-    group: str
-    config: RunConfig
-    pilot: Pilot | None
-
-    def pilot_config(self) -> RunConfig:
-        """The pilot's own configuration: the same but for seed, rounds and watch, and without stopping."""
-        rounds = self.pilot.rounds
-        watch = self.config.watch.model_copy(update={"train_every": self.pilot.every, "test_every": rounds})
-        return self.config.model_copy(update={"seeds": (self.pilot.seed,), "rounds": rounds, "watch": watch})
-
-
-@dataclass(frozen=True)
 class Paper:
-    """A paper's spec and where it lies. `budget`: that of params.yaml; `pilots`: pilots.json, run -> what was found.
+    """A paper's spec and where it lies. `budget`: that of params.yaml.
 
+    `pilots`: pilots.json, run -> what was found; `searches`: searches.json, by the run that a search is named after.
     Where a method takes a budget, None means `budget`.
     """
 
@@ -85,6 +63,7 @@ class Paper:
     budget: str
     spec: Spec
     pilots: dict[str, Found]
+    searches: dict[str, Chosen] = field(default_factory=dict)
     _drafts: dict[str, dict[str, Draft]] = field(default_factory=dict, repr=False)  # by budget, once expanded
 
     @property
@@ -103,14 +82,15 @@ class Paper:
         if figure not in self.spec.figures:
             raise unknown(f"figure of {self.name}", figure, self.spec.figures)
         found = self.spec.figures[figure]
-        if found.not_run:
-            raise UsageError(f"figure {figure!r} of {self.name} is not run: {found.not_run}.")
+        reasons = [self._left_out(found, spot.cell) for spot in found.spots()]
+        if all(reasons):
+            raise UsageError(f"figure {figure!r} of {self.name} is not run: {reasons[0]}.")
         return found
 
     @property
     def figures(self) -> list[str]:
         """The names of the figures that are run."""
-        return [name for name, figure in self.spec.figures.items() if not figure.not_run]
+        return [name for name, figure in self.spec.figures.items() if self._spots(figure)]
 
     def cells(self, table: str, budget: str | None = None) -> list[Cell]:
         """The cells of a table in the order of its blocks, the metrics of one run together."""
@@ -135,38 +115,63 @@ class Paper:
 
     def spots(self, figure: str) -> list[tuple[Spot, str]]:
         """Where a figure shows its cells, each with the run that fills it."""
-        return [(spot, self._run_name(spot.cell)) for spot in self.figure(figure).spots()]
+        return [(spot, self._run_name(spot.cell)) for spot in self._spots(self.figure(figure))]
+
+    def left_out(self, figure: str) -> list[str]:
+        """Why some of a figure's cells are not run."""
+        spec = self.figure(figure)
+        return list(dict.fromkeys(filter(None, (self._left_out(spec, spot.cell) for spot in spec.spots()))))
 
     def figure_runs(self, figure: str) -> list[str]:
         """The names of the runs that a figure shows, in the order of its lines."""
         return list(dict.fromkeys(run for _, run in self.spots(figure)))
 
-    def pairs(self, claim: str) -> list[Pair]:
-        """The pairs of a claim; UsageError for a cell that no table and no figure has, since a claim adds no run."""
-        drawn = (*self.spec.tables.values(), *self.spec.figures.values())
-        cells = {frozenset(cell.items()): self._run_name(cell) for each in drawn for cell in schema.points(each.cells)}
-        found = []
-        for high, low in (pair for block in self.spec.claims[claim].pairs for pair in block.cells()):
-            for cell in (high, low):
-                if frozenset(cell.items()) not in cells:
-                    where = f"{self.folder / 'paper.toml'}: claims.{claim}"
-                    raise UsageError(f"{where}: no table and no figure has the cell {schema.words(cell)}.")
-            runs = (cells[frozenset(cell.items())] for cell in (high, low))
-            found.append(Pair(_versus(high, low), *(run if run in self.drafts() else None for run in runs)))
+    def comparisons(self, claim: str) -> list[Comparison]:
+        """What a claim compares; UsageError for a cell that no table and no figure has, since a claim adds no run."""
+        spec = self.spec.claims[claim]
+        found = comparisons.comparisons(spec, self._known(claim))
+        if spec.published is not None and spec.published > len(found):
+            raise UsageError(f"{self._place(claim)}: {spec.published} pairs are published, and there are {len(found)}.")
         return found
 
+    def references(self, claim: str) -> dict[str, str | None]:
+        """Run -> the run whose accuracy the claim's level is a share of; UsageError as for `comparisons`."""
+        return comparisons.references(self.spec.claims[claim], self._known(claim))
+
     def claim_runs(self) -> list[str]:
-        """The names of the runs that the claims compare, in the order of the claims."""
-        sides = (run for claim in self.spec.claims for pair in self.pairs(claim) for run in (pair.high, pair.low))
-        return list(dict.fromkeys(run for run in sides if run is not None))
+        """The names of the runs that the claims compare or measure by, in the order of the claims."""
+        runs = []
+        for claim in self.spec.claims:
+            runs += [run for comparison in self.comparisons(claim) for run in comparison.runs]
+            runs += [run for run in self.references(claim).values() if run is not None]
+        return list(dict.fromkeys(runs))
+
+    def _known(self, claim: str) -> comparisons.Run:
+        """The run of a cell, for the cells of tables and figures alone."""
+        drawn = (*self.spec.tables.values(), *self.spec.figures.values())
+        cells = {frozenset(cell.items()): self._run_name(cell) for each in drawn for cell in schema.points(each.cells)}
+
+        def run(cell: Point) -> str | None:
+            if frozenset(cell.items()) not in cells:
+                raise UsageError(f"{self._place(claim)}: no table and no figure has the cell {schema.words(cell)}.")
+            name = cells[frozenset(cell.items())]
+            return name if name in self.drafts() else None
+
+        return run
+
+    def _place(self, claim: str) -> str:
+        return f"{self.folder / 'paper.toml'}: claims.{claim}"
 
     def runs(self, budget: str | None = None) -> dict[str, RunConfig]:
-        """Every run of the paper's tables and figures, pilots merged in; UsageError where one is missing or stale."""
-        return {run: self._piloted(run, draft) for run, draft in self.drafts(budget).items()}
+        """Every run of the paper's tables and figures, with what pilots and searches found.
+
+        Raises UsageError where a pilot or a search is missing or stale.
+        """
+        return {run: self._settled(run, draft) for run, draft in self.drafts(budget).items()}
 
     def run(self, run: str, budget: str | None = None) -> RunConfig:
-        """One run, its pilot merged in; UsageError as for `runs`, and with the closest name where there is none."""
-        return self._piloted(run, self._draft(run, budget))
+        """One run, as `runs` has it; UsageError as there, and with the closest name where there is none."""
+        return self._settled(run, self._draft(run, budget))
 
     def stage(self, run: str) -> str:
         """The pipeline stage that trains a run, as DVC is asked for it."""
@@ -184,8 +189,26 @@ class Paper:
         self.pilot(run, budget)
         return self._draft(run, budget).pilot_config()
 
+    def search(self, run: str, budget: str | None = None) -> Search:
+        """The search of `run`, which may be named after another; UsageError where the run leaves nothing open."""
+        search = self._draft(run, budget).search
+        if search is None:
+            raise UsageError(f"run {run!r} of {self.name} needs no search: its spec leaves no hyper-parameter open.")
+        return search
+
+    @property
+    def searched(self) -> bool:
+        """Whether a run's hyper-parameters are found by a search."""
+        return any(draft.search for draft in self.drafts().values())
+
+    def chosen(self, run: str) -> dict[str, int | float]:
+        """What a search chose for a run; empty where there was none to make, or it is still to be made."""
+        draft = self._draft(run, None)
+        found = self.searches.get(draft.search.run) if draft.search else None
+        return {key: value for key, value in found.chosen.items() if key in draft.open} if found else {}
+
     def drafts(self, budget: str | None = None) -> dict[str, Draft]:
-        """Every run before its pilot: the union of the runs of all cells of tables and figures."""
+        """Every run before its pilot or search: the union of the runs of all cells of tables and figures."""
         budget = budget or self.budget
         if budget not in self.spec.budgets:
             raise unknown(f"budget of {self.name}", budget, self.spec.budgets)
@@ -206,8 +229,17 @@ class Paper:
         for name, table in self.spec.tables.items():
             wanted = self.table_runs(name, budget)
             yield from (point for point in schema.points(table.cells) if self._run_name(point) in wanted)
-        for figure in self.figures:
-            yield from schema.points(self.figure(figure).cells)
+        for figure in self.spec.figures.values():
+            yield from (spot.cell for spot in self._spots(figure, budget))
+
+    def _spots(self, figure: Figure, budget: str | None = None) -> list[Spot]:
+        """Where a figure shows the cells that are run."""
+        return [spot for spot in figure.spots() if not self._left_out(figure, spot.cell, budget)]
+
+    def _left_out(self, figure: Figure, cell: Point, budget: str | None = None) -> str:
+        """Why a cell of a figure is not run; empty where it is."""
+        remark = remark_on(figure.left_out, cell | {"budget": budget or self.budget})
+        return figure.not_run or (remark.reason if remark else "")
 
     def _draft(self, run: str, budget: str | None) -> Draft:
         drafts = self.drafts(budget)
@@ -215,9 +247,21 @@ class Paper:
             raise unknown(f"run of {self.name}", run, drafts)
         return drafts[run]
 
+    def _settled(self, run: str, draft: Draft) -> RunConfig:
+        if draft.search:
+            return self._searched(run, draft)
+        return self._piloted(run, draft) if draft.pilot else draft.config
+
+    def _searched(self, run: str, draft: Draft) -> RunConfig:
+        search, keys = draft.search, " and ".join(draft.open)
+        command = f"`fedrepro search --paper {self.name} --run {search.run}`"
+        if search.run not in self.searches:
+            raise UsageError(f"run {run!r} of {self.name} has no {keys} yet: find it with {command}.")
+        if self.searches[search.run].config_digest != search.digest():
+            raise UsageError(f"the search of run {run!r} of {self.name} had other settings: repeat it with {command}.")
+        return draft.config.model_copy(update={"hyper": draft.config.hyper | self.chosen(run)})
+
     def _piloted(self, run: str, draft: Draft) -> RunConfig:
-        if draft.pilot is None:
-            return draft.config
         command = f"`fedrepro pilot --paper {self.name} --run {run}`"
         if run not in self.pilots:
             raise UsageError(f"run {run!r} of {self.name} has no stopping threshold yet: find it with {command}.")
@@ -245,9 +289,25 @@ class Paper:
         return reduce(_merge, [*values, *rules], self.spec.defaults)
 
     def _expand(self, point: Point, budget: str) -> Draft:
+        draft, _ = self._bare(point, budget)
+        if not draft.open:
+            return draft
+        base = point | {axis: value for axis, value in self.spec.search.base.items() if axis in point}
+        run, (first, settings) = self._run_name(base), self._bare(base, budget)
+        if strange := [key for key in draft.open if key not in first.open]:
+            raise UsageError(
+                f"{self._where(point)}: its search is that of {run}, which does not search {strange[0]!r}."
+            )
+        return replace(draft, search=drafts.search(run, first, settings, self._where(base)))
+
+    def _bare(self, point: Point, budget: str) -> tuple[Draft, dict[str, Any]]:
+        """A cell's draft without its search, and the settings behind it."""
         settings = self._settings(point, budget)
         group = _slug(self.spec.axes["dataset"][point["dataset"]].get("run", point["dataset"]))
-        return _resolve(group, settings, where=f"{self.folder / 'paper.toml'}: {self._run_name(point)}")
+        return drafts.draft(group, settings, self._where(point)), settings
+
+    def _where(self, point: Point) -> str:
+        return f"{self.folder / 'paper.toml'}: {self._run_name(point)}"
 
 
 def papers(root: str | Path = ".") -> list[str]:
@@ -264,11 +324,14 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     if name not in papers(root):
         raise unknown("paper", name, papers(root))
     folder = root / "papers" / name
-    paper = Paper(name, root, _budget(name, root), schema.read(folder / "paper.toml"), _pilots(folder / "pilots.json"))
+    pilots = _found(folder / "pilots.json", Found, "pilots")
+    searches = _found(folder / "searches.json", Chosen, "searches")
+    paper = Paper(name, root, _budget(name, root), specfile.read(folder / "paper.toml"), pilots, searches)
     for budget in (paper.budget, *paper.spec.budgets):
         paper.drafts(budget)
     for claim in paper.spec.claims:
-        paper.pairs(claim)
+        paper.comparisons(claim)
+        paper.references(claim)
     return paper
 
 
@@ -282,13 +345,6 @@ def _ordered(point: Point) -> list[str]:
     return [axis for axis in dict.fromkeys((*FIXED, *point)) if axis in point]
 
 
-def _versus(high: Point, low: Point) -> str:
-    """A pair for a reader: what its cells share, then what tells them apart."""
-    shared = {axis: value for axis, value in high.items() if low.get(axis) == value}
-    sides = (schema.words({a: v for a, v in cell.items() if a not in shared}) or "–" for cell in (high, low))
-    return f"{schema.words(shared)}: {' against '.join(sides)}".removeprefix(": ")
-
-
 def _slug(value: str) -> str:
     """A value as part of a run's name: the name of a DVC stage takes letters, digits and dashes."""
     return "-".join(re.findall(r"[a-z0-9]+", value.lower()))
@@ -300,19 +356,6 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return {**below, **above, **{key: _merge(below[key], above[key]) for key in nested}}
 
 
-def _resolve(group: str, settings: dict[str, Any], where: str) -> Draft:
-    """Merged settings as a configuration, with the pilot where the stopping rule asks for one."""
-    fields = {key: value for key, value in settings.items() if key not in ("pilot", "run")}
-    stop = settings.get("stop", {})
-    try:
-        if stop.get("threshold") != "pilot":
-            return Draft(group, RunConfig.model_validate(fields), None)
-        pilot = Pilot.model_validate(settings.get("pilot", {}) | {"rule": stop | {"threshold": 0}})
-        return Draft(group, RunConfig.model_validate(fields | {"stop": None}), pilot)
-    except ValidationError as error:
-        raise UsageError(f"{where}: {first_fault(error)}") from error
-
-
 def _budget(name: str, root: Path) -> str:
     path = root / "params.yaml"
     try:
@@ -321,8 +364,8 @@ def _budget(name: str, root: Path) -> str:
         raise UsageError(f"{path} gives no budget for {name}: add `{name}: {{budget: paper}}`.") from error
 
 
-def _pilots(path: Path) -> dict[str, Found]:
+def _found(path: Path, kind: type[Entry], what: str) -> dict[str, Entry]:
     try:
-        return TypeAdapter(dict[str, Found]).validate_json(path.read_bytes()) if path.exists() else {}
+        return TypeAdapter(dict[str, kind]).validate_json(path.read_bytes()) if path.exists() else {}
     except ValidationError as error:
-        raise UsageError(f"{path}: {first_fault(error)} Restore it from git, or repeat the pilots.") from error
+        raise UsageError(f"{path}: {schema.first_fault(error)} Restore it from git, or repeat the {what}.") from error

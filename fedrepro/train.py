@@ -116,7 +116,7 @@ class Training:
         phase = self.method.phases[place]
         batches = [lane.feeder.draw(phase.draw, self.round) for lane in self.running]
         with self._in(self.config.precision):
-            new, shown = over_seeds(phase.step)(self.state, batches)
+            new, shown = over_seeds(phase.step, phase.alone)(self.state, batches)
         accepted = shown["accepted"]
         if not accepted.all():
             new = without_rejected(self.state, new, torch.stack([batch.clients for batch in batches]), accepted)
@@ -125,6 +125,9 @@ class Training:
         self.round += 1
         ended = {}
         for row, lane in enumerate(self.running):
+            for name, values in shown.items():
+                if name not in ("loss", "accepted"):
+                    lane.record(self.round, name, values[row].item())
             lane.idle = 0 if accepted[row].any() else lane.idle + 1
             if not lane.stopped:
                 lane.rounds = self.round

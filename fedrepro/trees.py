@@ -53,6 +53,21 @@ def put(tree: Tree, index: Sequence[int], new: Tree) -> Tree:
     return map_tree(lambda leaf, row: leaf.index_copy(0, chosen, row), tree, new)
 
 
+def take(tree: Tree, index: Tensor) -> Tree:
+    """Rows `index` [C] of the leading axis of every leaf, copied."""
+    return map_tree(lambda leaf: leaf.index_select(0, index), tree)
+
+
+def give(tree: Tree, index: Tensor, new: Tree) -> Tree:
+    """A copy of the tree in which rows `index` [C] of the leading axis are `new`: the inverse of `take`."""
+    return map_tree(lambda leaf, row: leaf.index_copy(0, index, row), tree, new)
+
+
+def repeat(tree: Tree, times: int) -> Tree:
+    """The tree `times` times along a new leading axis (views)."""
+    return map_tree(lambda leaf: leaf.expand(times, *leaf.shape), tree)
+
+
 def one(tree: Tree, index: int) -> Tree:
     """Row `index` of the leading axis of every leaf, without that axis (views)."""
     return map_tree(lambda leaf: leaf[index], tree)

@@ -52,10 +52,14 @@ class Draw:
 
 @dataclass(frozen=True)
 class Phase:
-    """One communication round: `step` (State, Batch) -> (State, Metrics), for one seed, clients stacked first."""
+    """One communication round: `step` (State, Batch) -> (State, Metrics), for one seed, clients stacked first.
+
+    alone: whether seeds go one after another because `step` is no faster on a batch of them
+    """
 
     draw: Draw
     step: Callable[[State, Batch], tuple[State, Metrics]]
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,14 +116,23 @@ class Rule(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What clients hand to the server: delta {[K, ...]} (new minus old parameters) and risk [K] (mean loss)."""
+    """What clients hand to the server: delta {[K, ...]} (new minus old parameters), risk [K] (mean loss of the steps).
+
+    note: {[K, ...]} whatever else the method's server rule reads; empty for most
+    """
 
     delta: State
     risk: Tensor
+    note: State
 
 
 class Net(NamedTuple):
-    """A network as functions: `init(generator) -> params`, `apply(params, x [B, ...]) -> [B, out]`."""
+    """A network as functions: `init(generator) -> params`, `apply(params, x [B, ...]) -> [B, out]`.
+
+    descend: where a network has a gradient of its own, faster than autograd's: (params {[K, ...]}, x [K, B, ...],
+             y [K, B], live [K, B]) -> (gradient {[K, ...]}, risk [K]) of the mean cross entropy of the live rows
+    """
 
     init: Callable[[torch.Generator], State]
     apply: Callable[[State, Tensor], Tensor]
+    descend: Callable[[State, Tensor, Tensor, Tensor], tuple[State, Tensor]] | None = None

@@ -15,7 +15,7 @@ from fedrepro.types import Task
 torch.set_num_threads(1)
 
 SHAPE, CLASSES = (2, 3, 3), 2
-HYPER = {"batch": 4, "hidden": 6, "lr": 0.02, "phi_lr": 0.02}
+HYPER = {"batch": 4, "hidden": 6, "lr": 0.02, "phi_lr": 0.02, "net": "mlp"}
 
 VARIANTS = [
     (name, {"order": order} if order else {})

@@ -220,14 +220,317 @@ def test_a_cell_that_is_not_run_leaves_the_claim_undecided(tmp_path):
     assert "Not run: this budget leaves out one of the cells." in terminal(loaded)
 
 
+# Counts, gains and picks, on a paper of masked and plain runs
+
+
+MASKED = """
+title = "A mask"
+
+[defaults]
+rounds = 10
+seeds = [0, 1, 2]
+
+[axes.dataset.Iid]
+dataset = "toys"
+
+[axes.dataset.Skewed]
+dataset = "toys-skewed"
+
+[axes.method.One]
+method = "one"
+
+[axes.method.Two]
+method = "two"
+
+[axes.step.none]
+run = ""
+
+[axes.step."0.1"]
+run = "small"
+hyper = { step = 0.1 }
+
+[axes.step."1"]
+run = "large"
+hyper = { step = 1.0 }
+
+[budgets.paper]
+label = "paper"
+
+[tables.t1]
+title = "Table 1"
+metrics = ["test_accuracy"]
+reduction = "final"
+tolerance = { spreads = 2, points = 3, reason = "a toy" }
+cells = [{ dataset = ["Iid", "Skewed"], method = ["One", "Two"], step = ["none", "0.1", "1"] }]
+"""
+CLAIM = """
+[claims.c]
+statement = "It is so"
+place = "here"
+quantity = { kind = "final", metric = "test_accuracy" }
+margin = 0
+"""
+PAIRS = """
+[[claims.c.pairs]]
+both = { dataset = ["Iid", "Skewed"], method = ["One", "Two"] }
+high = { step = "0.1" }
+low = { step = "none" }
+"""
+GAIN = """
+[[claims.c.gains]]
+name = "skewed against i.i.d."
+larger = [{ both = { dataset = "Skewed", method = ["One", "Two"] }, high = { step = "0.1" }, low = { step = "none" } }]
+smaller = [{ both = { dataset = "Iid", method = ["One", "Two"] }, high = { step = "0.1" }, low = { step = "none" } }]
+"""
+BEST = """
+[[claims.c.pairs]]
+both = { dataset = ["Iid", "Skewed"], method = "One" }
+high = { step = ["0.1", "1"] }
+low = { step = "none" }
+pick = { high = "largest" }
+"""
+CURVE = {8: 0.2, 9: 0.4, 10: 0.6}
+
+
+def masked(tmp_path, claim, left_out="", **finals):
+    """A paper with one claim; `finals`: run (with _ for -) -> the seeds' percents, None where diverged; else all 50."""
+    folder = tmp_path / "papers" / made.NAME
+    folder.mkdir(parents=True)
+    (folder / "paper.toml").write_text(MASKED + left_out + claim)
+    (tmp_path / "params.yaml").write_text(f"{made.NAME}: {{budget: paper}}\n")
+    loaded = load_paper(made.NAME, tmp_path)
+    for run in loaded.runs():
+        write(loaded, run, finals.get(run.replace("-", "_"), [50, 50, 50]))
+    return loaded
+
+
+def write(loaded, run, percents, curve=CURVE):
+    """The record of a run with these final accuracies, and its curve of test accuracies, the same for every seed."""
+    values = [(0.5, (percent or 0) / 100) for percent in percents]
+    content = made.record(loaded, run, values)
+    for seed, percent in enumerate(percents):
+        if percent is None:
+            content["seeds"][str(seed)] |= {"status": "diverged", "metrics": {}}
+    curve = curve if isinstance(curve, list) else [curve] * len(percents)
+    points = [f"{seed},{t},test_accuracy,{v}\n" for seed, each in enumerate(curve) for t, v in each.items()]
+    made.write(loaded.root, run, content, made.UNWATCHED + "".join(points))
+
+
+def rows(loaded):
+    return evidence(loaded)["c"]
+
+
+def numbers(row):
+    return (round(row.difference, 4), round(row.lo, 4), round(row.hi, 4), row.verdict)
+
+
+COUNTS = {  # differences of four pairs, by seed -> pairs above, below and with a positive mean
+    "clear": ([[1, 2, 3], [1, 1, 1], [4, 5, 6], [-1, -2, -1]], 3, 1, 3),
+    "vague": ([[1, 2, 3], [-9, 1, 11], [-11, 1, 9], [0, 0, 0]], 1, 0, 2),
+    "equal": ([[0, 0, 0]] * 4, 0, 0, 0),
+    "lost": ([[1, 2, 3], [1, 1, 1], [2, 2, 2], [None, None, 1]], 3, 0, 4),
+}
+
+
+@pytest.mark.parametrize("case", list(COUNTS))
+@pytest.mark.parametrize("published", [1, 3, 4])
+def test_a_number_of_pairs_is_judged_by_the_intervals_on_either_side(tmp_path, case, published):
+    differences, above, below, positive = COUNTS[case]
+    runs = [f"{dataset}_{method}_small" for dataset in ("iid", "skewed") for method in ("one", "two")]
+    finals = {run: [None if d is None else 50 + d for d in each] for run, each in zip(runs, differences, strict=True)}
+    loaded = masked(tmp_path, CLAIM.replace("margin = 0", f"margin = 0\npublished = {published}") + PAIRS, **finals)
+    *pairs, count = rows(loaded)
+    placed = [row.verdict for row in pairs]
+    assert (placed.count("above"), placed.count("below"), placed.count("neither")) == (above, below, 4 - above - below)
+    assert (count.difference, count.lo, count.hi) == (positive, above, 4 - below)
+    assert count.n == min(sum(d is not None for d in each) for each in differences)
+    verdict = "holds" if above >= published else "fails" if 4 - below < published else "undecided"
+    assert claims.verdicts(rows(loaded)) == {"c": verdict}
+    assert count.verdict == verdict
+
+
+def test_a_count_stands_beside_the_published_one(tmp_path):
+    claim = CLAIM.replace("margin = 0", "margin = 0\npublished = 3") + PAIRS
+    loaded = masked(
+        tmp_path, claim, iid_one_small=[51, 52, 53], iid_two_small=[49, 48, 49], skewed_one_small=[20, 80, 60]
+    )
+    text = terminal(loaded)
+    assert "Measured: final test accuracy; 3 pairs in the paper; margin: 0 points." in text
+    [line] = [line for line in text.splitlines() if "the paper: 3 of 4" in line]
+    assert [part.strip() for part in line.split("│")[2:-1]] == [
+        *("pairs above the margin; the paper: 3 of 4", "2 of 4", "1 above, 1 below, 2 neither", "3", "undecided"),
+    ]
+    assert "as many intervals as the paper has pairs lie above" in " ".join(text.split())
+
+
+def test_only_claims_that_count_or_compare_gains_explain_it(toy):
+    legend = claims.sheet(toy, *_weighed(toy)).legend
+    assert claims.JUDGED in legend
+    assert claims.COUNTED not in legend
+    assert claims.GAINED not in legend
+
+
+def _weighed(loaded):
+    readings = quantities.collect(loaded).readings
+    return readings, claims.weigh(loaded, readings)
+
+
+def test_a_gain_is_the_mean_over_its_pairs_seed_by_seed(tmp_path):
+    loaded = masked(
+        tmp_path, CLAIM + GAIN,
+        skewed_one_small=[60, 62, 64], skewed_two_small=[54, 54, 54],  # gains 10 12 14 and 4: 7 8 9
+        iid_one_small=[52, 52, 52], iid_two_small=[50, 52, 54],  # gains 2 and 0 2 4: 1 2 3
+    )  # fmt: skip
+    [row] = rows(loaded)
+    assert numbers(row) == (6, 6, 6, "holds")
+    assert (row.pair, row.high, row.low, row.n) == ("skewed against i.i.d.", "", "", 3)
+    assert "the mean over one group of pairs" in " ".join(terminal(loaded).split())
+
+
+def test_a_gain_that_is_smaller_fails_and_one_like_the_other_is_undecided(tmp_path):
+    loaded = masked(tmp_path, CLAIM + GAIN, iid_one_small=[60, 62, 64])
+    assert rows(loaded)[0].verdict == "fails"
+    write(loaded, "iid-one-small", [30, 50, 70])
+    assert rows(loaded)[0].verdict == "undecided"
+    write(loaded, "iid-one-small", [10, 12, 14])
+    assert rows(loaded)[0].verdict == "holds"
+    path = loaded.folder / "paper.toml"
+    path.write_text(path.read_text().replace("margin = 0", "margin = 25"))
+    assert rows(load_paper(made.NAME, loaded.root))[0].verdict == "fails"  # 20, 19, 18
+
+
+def test_gains_are_over_the_seeds_that_all_cells_have(tmp_path):
+    loaded = masked(tmp_path, CLAIM + GAIN, skewed_one_small=[60, None, 64], iid_two=[None, 50, 50])
+    [row] = rows(loaded)
+    assert (row.n, row.difference, row.verdict) == (1, 7, "undecided")  # of seed 2: (14 + 0) / 2
+
+
+def test_gains_with_a_pair_that_is_not_run_are_undecided(tmp_path):
+    left_out = (
+        '\n[[tables.t1.not_run]]\nwhen = { dataset = "Iid", method = "Two", step = "0.1" }\nreason = "too dear"\n'
+    )
+    loaded = masked(tmp_path, CLAIM + GAIN, left_out, skewed_one_small=[60, 60, 60])
+    [row] = rows(loaded)
+    assert (row.n, row.difference, row.verdict) == (0, None, "undecided")
+    assert "Not run: this budget leaves out one of the cells." in terminal(loaded)
+
+
+def test_gains_of_rounds_that_were_cut_off_decide_nothing_in_favour(tmp_path):
+    quantity = '{ kind = "first_round", metric = "test_accuracy", level = 50 }'
+    loaded = masked(tmp_path, CLAIM.replace('{ kind = "final", metric = "test_accuracy" }', quantity) + GAIN)
+    slow, never = {1: 0.1, 10: 0.6}, {1: 0.1, 10: 0.4}
+    for run in loaded.runs():
+        write(loaded, run, [50] * 3, {1: 0.6})
+    write(loaded, "skewed-one-small", [50] * 3, slow)
+    assert (rows(loaded)[0].difference, rows(loaded)[0].verdict) == (4.5, "holds")
+    write(loaded, "skewed-one-small", [50] * 3, never)  # even more
+    assert (rows(loaded)[0].censored_high, rows(loaded)[0].verdict) == (3, "holds")
+    write(loaded, "iid-two-small", [50] * 3, {1: 0.4, 2: 0.4})  # who knows
+    assert (rows(loaded)[0].censored_low, rows(loaded)[0].verdict) == (3, "undecided")
+    assert "3 of 3 seeds are cut off: the true difference may be smaller." in terminal(loaded)
+
+
+def test_the_largest_of_several_is_compared_and_said_to_be_optimistic(tmp_path):
+    loaded = masked(tmp_path, CLAIM + BEST, iid_one_small=[55, 56, 57], iid_one_large=[58, 50, 57])
+    first, second = rows(loaded)
+    assert first.pair == "Iid, One: largest of step 0.1 or 1 against step none"
+    assert (first.high, first.low, numbers(first)) == ("iid-one-small", "iid-one", (6, 5, 7, "holds"))
+    assert (second.high, second.verdict) == ("skewed-one-small", "undecided")  # the first of equals
+    said = "The first cell is iid-one-small, the largest of 2 by the mean over the same seeds that are then compared"
+    assert f"{said}, which is optimistic." in terminal(loaded)
+    write(loaded, "iid-one-large", [80, 80, 80])
+    assert rows(loaded)[0].high == "iid-one-large"
+    write(loaded, "iid-one-large", [80, 80, None])  # it lost a seed, so it is out
+    assert rows(loaded)[0].high == "iid-one-small"
+    write(loaded, "iid-one-small", [None, None, None])
+    assert (rows(loaded)[0].high, rows(loaded)[0].n) == ("iid-one-large", 2)
+
+
+def test_the_spread_between_cells_is_the_largest_less_the_smallest(tmp_path):
+    spread = """
+[[claims.c.pairs]]
+both = { dataset = "Skewed", method = "Two" }
+high = { step = ["none", "0.1", "1"] }
+low = { step = ["none", "0.1", "1"] }
+pick = { high = "largest", low = "smallest" }
+"""
+    loaded = masked(tmp_path, CLAIM + spread, skewed_two_large=[40, 41, 42], skewed_two_small=[52, 51, 53])
+    [row] = rows(loaded)
+    assert row.pair == "Skewed, Two: largest of step none or 0.1 or 1 against smallest of step none or 0.1 or 1"
+    assert (row.high, row.low, row.difference) == ("skewed-two-small", "skewed-two-large", 11)  # 12, 10, 11
+    assert "The second cell is skewed-two-large, the smallest of 3" in terminal(loaded)
+
+
+def test_a_gain_of_the_best_cells(tmp_path):
+    gain = GAIN.replace('high = { step = "0.1" }', 'pick = { high = "largest" }, high = { step = ["0.1", "1"] }')
+    loaded = masked(tmp_path, CLAIM + gain, skewed_one_large=[60, 60, 60], iid_two_small=[53, 53, 53])
+    assert numbers(rows(loaded)[0]) == (3.5, 3.5, 3.5, "holds")  # (10 + 0) / 2 - (0 + 3) / 2
+    assert "The first cell is the largest of 2 by the mean over the same seeds" in terminal(loaded)
+
+
+def test_cells_that_are_not_run_are_not_picked(tmp_path):
+    left_out = '\n[[tables.t1.not_run]]\nwhen = { step = "1" }\nreason = "too dear"\n'
+    loaded = masked(tmp_path, CLAIM + BEST, left_out, iid_one_small=[55, 56, 57])
+    assert [row.high for row in rows(loaded)] == ["iid-one-small", "skewed-one-small"]
+    assert "the largest of 1 (1 more are not run)" in terminal(loaded)
+
+
+def test_the_mean_of_the_last_rounds_is_a_quantity(tmp_path):
+    quantity = '{ kind = "last", metric = "test_accuracy", rounds = 2 }'
+    loaded = masked(tmp_path, CLAIM.replace('{ kind = "final", metric = "test_accuracy" }', quantity) + PAIRS)
+    assert set(values(loaded, "c", "iid-one")) == {50}  # 40 and 60, in percent
+    assert "Measured: mean test accuracy of the last 2 rounds; margin: 0 points." in terminal(loaded)
+    write(loaded, "iid-one-small", [50] * 3, {8: 0.2, 10: 0.6})
+    found = quantities.collect(loaded)
+    assert list(found.faults) == ["iid-one-small"]
+    with pytest.raises(FedreproError, match=r"test_accuracy at 1 of the last 2 rounds of seed 0"):
+        quantities.claims(loaded)
+
+
+SHARE = (
+    '{ kind = "first_round", metric = "test_accuracy", level = { share = 0.9, rounds = 2, of = { step = "none" } } }'
+)
+FASTER = PAIRS.replace('high = { step = "0.1" }', 'high = { step = "none" }').replace(
+    'low = { step = "none" }', 'low = { step = ["0.1", "1"] }'
+)
+
+
+def test_a_level_may_be_a_share_of_another_cell_of_the_same_seed(tmp_path):
+    claim = CLAIM.replace('{ kind = "final", metric = "test_accuracy" }', SHARE) + FASTER
+    loaded = masked(tmp_path, claim)
+    slow = [{1: 0.1, 5: 0.3, 9: 0.4, 10: 0.6}, {1: 0.1, 5: 0.3, 9: 0.2, 10: 0.4}, {5: 0.1, 9: 0.9, 10: 0.9}]
+    write(loaded, "iid-one", [50] * 3, slow)  # levels 45, 27 and 81%
+    write(loaded, "iid-one-small", [50] * 3, [{1: 0.5}, {1: 0.2, 2: 0.27}, {3: 0.8, 7: 0.82}])
+    write(loaded, "iid-one-large", [50] * 3, [{4: 0.46}, {4: 0.26}, {4: 0.9}])
+    assert values(loaded, "c", "iid-one") == [10, 5, 9]
+    assert values(loaded, "c", "iid-one-small") == [1, 2, 7]
+    assert values(loaded, "c", "iid-one-large") == [4, 4, 4]
+    first, second = rows(loaded)[:2]
+    assert (first.pair, first.censored_low, first.verdict) == ("Iid, One: step none against step 0.1", 0, "holds")
+    assert (second.censored_low, second.verdict) == (1, "undecided")  # seed 1 never gets there
+    assert "of at least 90% of the mean over the last 2 rounds of step none; margin: 0 rounds" in terminal(loaded)
+
+
+def test_without_its_reference_a_share_has_no_value(tmp_path):
+    claim = CLAIM.replace('{ kind = "final", metric = "test_accuracy" }', SHARE)
+    claim += FASTER.replace('high = { step = "none" }', 'high = { step = "1" }').replace('["0.1", "1"]', '"0.1"')
+    loaded = masked(tmp_path, claim, iid_one=[50, None, 50])
+    assert "iid-one" in loaded.claim_runs()  # though no pair has it
+    assert values(loaded, "c", "iid-one-small") == [
+        10,
+        None,
+        10,
+    ]  # 45%, which is 0.9 x (40 + 60) / 2, is reached in round 10
+
+
 # Pairs and stages
 
 
 def test_pairs_are_products_named_by_what_tells_their_cells_apart(toy):
-    pairs = toy.pairs("accurate")
-    assert [(pair.high, pair.low) for pair in pairs] == [(SEQUENTIAL, "toys-plain"), (PARALLEL, "toys-plain")]
+    pairs = toy.comparisons("accurate")
+    assert [pair.runs for pair in pairs] == [[SEQUENTIAL, "toys-plain"], [PARALLEL, "toys-plain"]]
     assert pairs[0].name == "Toys: type sequential, Game (Smooth) against type none, Plain"
-    assert toy.pairs("slow")[0].name == "Toys, Game (Smooth): type sequential against type parallel"
+    assert toy.comparisons("slow")[0].name == "Toys, Game (Smooth): type sequential against type parallel"
     assert list(toy.runs()) == list(made.RUNS)
 
 
@@ -370,6 +673,16 @@ MISTAKES = {
     "both": ('both = { dataset = "Toys" }', 'both = { dataset = "Toys", type = "none" }',
              "claims.accurate: axis 'type' is in `both` and again"),
     "margin": ("margin = 25\n", "", "claims.accurate.margin: field required"),
+    "no pairs": (f"margin = 0\npairs = [{GAMES}]\n", "margin = 0\n", "slow: a claim has either `pairs` or `gain"),
+    "too many": ("margin = 25", "margin = 25\npublished = 3", "accurate: 3 pairs are published, and there are 2"),
+    "reduction": ('{ kind = "rounds" }', '{ kind = "last", metric = "test_accuracy", rounds = 0 }',
+                  "claims.slow.quantity.last.rounds: input should be greater"),
+    "reference": ("level = 60", 'level = { share = 0.9, rounds = 3, of = { type = "paralel" } }',
+                  "claims.early: unknown type 'paralel': did you mean 'parallel'"),
+    "cell of a reference": ("level = 60", 'level = { share = 0.9, rounds = 3, of = { type = "none" } }',
+                            "claims.early: no table and no figure has the cell"),
+    "pick": ("low = { type = \"none\", method = \"Plain\" }", 'low = { method = "Plain" }\npick = { low = "best" }',
+             "claims.accurate.pairs.0.pick.low: input should be 'largest' or 'smallest'"),
 }  # fmt: skip
 
 
@@ -378,7 +691,7 @@ def test_a_mistake_in_the_spec_is_one_sentence_with_its_place(tmp_path, mistake)
     old, new, message = MISTAKES[mistake]
     made.paper(tmp_path)
     assert old in CLAIMS
-    (tmp_path / "papers" / made.NAME / "paper.toml").write_text(made.SPEC + CLAIMS.replace(old, new))
+    (tmp_path / "papers" / made.NAME / "paper.toml").write_text(made.SPEC + CLAIMS.replace(old, new, 1))
     with pytest.raises(UsageError, match=rf"paper\.toml.*({message})") as raised:
         load_paper(made.NAME, tmp_path)
     assert "\n" not in str(raised.value)

@@ -76,7 +76,7 @@ def test_every_command_and_option_has_help(path, command):
 
 def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
-        *((name,) for name in ("train", "pilot", "plan", "evaluate", "report", "check", "bench", "doctor")),
+        *((name,) for name in ("train", "pilot", "search", "plan", "evaluate", "report", "check", "bench", "doctor")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
         *(("show", name) for name in ("methods", "datasets", "papers", "tables", "runs", "table", "claims")),
     }
@@ -254,6 +254,32 @@ def test_the_pilot_says_what_it_found_and_enters_it(inside):
     assert (
         inside["pilot"].out
         == f"{GAME}: threshold {found['threshold']}, between lo {found['lo']} and hi {found['hi']}\n"
+    )
+
+
+def test_the_search_says_what_it_chose_and_enters_it(folder):
+    section = """
+[defaults.search]
+seed = 1000
+rounds = 3
+metric = "train_accuracy"
+last = 2
+grid = { lr = [0.01, 1e-5] }
+"""
+    spec = commands.SPEC.replace("[axes.dataset", f"{section}\n[axes.dataset", 1).replace('"pilot", warm', "0.6, warm")
+    commands.paper(folder, spec.replace('method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'))
+    assert f"find it with `fedrepro search --paper {PAPER} --run {PLAIN}`" in fedrepro("plan").fault
+    done = fedrepro("search", "--paper", PAPER, "--run", PLAIN, "--device", "cpu")
+    assert (done.code, done.out) == (0, f"{PLAIN}: lr 0.01, the best of 2 points\n")
+    titles = [line for line in done.err.splitlines() if line.startswith("search of")]
+    assert titles == [f"search of {PLAIN}, {PAPER}: lr-{lr}, {n} of 2" for n, lr in ((1, "0.01"), (2, "1e-05"))]
+    assert fedrepro("plan").code == 0
+    assert fedrepro("train", "--paper", PAPER, "--run", PLAIN).code == 0
+    assert json.loads(Path("runs", PAPER, PLAIN, "record.json").read_text())["config"]["hyper"]["lr"] == 0.01
+    assert fedrepro("train", "--paper", PAPER, "--run", GAME).code == 0
+    shown = fedrepro("show", "table", PAPER, "t1").out
+    assert (
+        f"lr 0.01: the best train accuracy of a search on a seed of its own, see papers/{PAPER}/searches.json." in shown
     )
 
 

@@ -22,7 +22,7 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from fedrepro import data, files
-from fedrepro.data import manifests, sources
+from fedrepro.data import images, manifests, sources
 from fedrepro.errors import UsageError
 
 REPOSITORY = Path(__file__).parents[1]
@@ -137,16 +137,16 @@ def test_digits_are_split_without_loss():
     from sklearn.datasets import load_digits
 
     raw = sources.raw(sources.SOURCES["digits"])
-    whole = sources.upsample(load_digits().images.astype(np.int64))
+    whole = images.upsample(load_digits().images.astype(np.int64))
     ours = torch.cat([raw.train_x, raw.test_x]).numpy()
     assert sorted(map(bytes, ours)) == sorted(map(bytes, whole))
 
 
 def test_upsampling_is_bilinear():
-    images = np.random.default_rng(0).integers(0, 17, (20, 8, 8))
-    theirs = interpolate(torch.from_numpy(images[:, None] * 255 / 16), (28, 28), mode="bilinear")[:, 0]
-    assert np.abs(sources.upsample(images) - theirs.numpy()).max() <= 0.5 + 1e-9
-    assert (sources.upsample(np.full((1, 8, 8), 16)) == 255).all()
+    small = np.random.default_rng(0).integers(0, 17, (20, 8, 8))
+    theirs = interpolate(torch.from_numpy(small[:, None] * 255 / 16), (28, 28), mode="bilinear")[:, 0]
+    assert np.abs(images.upsample(small) - theirs.numpy()).max() <= 0.5 + 1e-9
+    assert (images.upsample(np.full((1, 8, 8), 16)) == 255).all()
 
 
 def test_other_embedded_digits_are_refused(monkeypatch):
@@ -343,12 +343,12 @@ def test_the_archive_is_downloaded_and_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("column", "kind"), [("image", "png"), ("img", "png"), ("image", "jpeg")])
 def test_parquet_has_the_pixels_of_its_images(column, kind):
     x, y = small_cifar()
-    images, labels = sources.parquet(np.frombuffer(hugging_face(x, y, column, kind), np.uint8))
-    assert (images.shape, images.dtype, labels.tolist()) == ((12, 3, 32, 32), torch.uint8, y.tolist())
+    x_read, labels = images.parquet(np.frombuffer(hugging_face(x, y, column, kind), np.uint8))
+    assert (x_read.shape, x_read.dtype, labels.tolist()) == ((12, 3, 32, 32), torch.uint8, y.tolist())
     if kind == "png":
-        assert np.array_equal(images.numpy(), x)
+        assert np.array_equal(x_read.numpy(), x)
     else:  # random pixels lose the most; that they stay in place and order shows in their correlation
-        assert np.corrcoef(images.numpy().ravel(), x.ravel())[0, 1] > 0.5
+        assert np.corrcoef(x_read.numpy().ravel(), x.ravel())[0, 1] > 0.5
 
 
 def test_grey_images_in_parquet_become_rgb():
@@ -360,8 +360,8 @@ def test_grey_images_in_parquet_become_rgb():
         rows.append({"bytes": out.getvalue(), "path": ""})
     content = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({"img": rows, "label": [0, 1, 2]}), content)
-    images, _ = sources.parquet(np.frombuffer(content.getvalue(), np.uint8))
-    assert np.array_equal(images.numpy(), np.repeat(grey[:, None], 3, axis=1))
+    x, _ = images.parquet(np.frombuffer(content.getvalue(), np.uint8))
+    assert np.array_equal(x.numpy(), np.repeat(grey[:, None], 3, axis=1))
 
 
 def test_a_source_without_an_address_says_so(tmp_path, monkeypatch):
@@ -496,7 +496,9 @@ def test_committed_manifests_are_those_of_the_data(name, monkeypatch, tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", sorted(sources.SOURCES.keys() - {"cifar10"}))  # which no committed run has used
+@pytest.mark.parametrize(
+    "name", sorted(sources.SOURCES.keys() - {"cifar10", "femnist"})
+)  # which no committed run has used
 def test_committed_manifests_have_the_pins_and_no_address(name):
     text = (REPOSITORY / "data/manifests" / f"{name}.json").read_text()
     manifest = json.loads(text)
@@ -517,15 +519,20 @@ def test_the_list_says_where_data_are(toy, monkeypatch, tmp_path):
     def where() -> dict:
         return {row["name"]: row["where"] for row in manifests.list_datasets()}
 
-    others = ("colored-fashion-mnist", "spurious-cifar10", "spurious-cifar10-jpeg")
-    missing = dict.fromkeys(("colored-mnist", *others), f"missing: {tmp_path / 'data/cache'}")
-    assert where() == missing | {"digits": "embedded"}
+    embedded = {name for name, row in data.DATASETS.items() if row.source == "digits"}
+    assert {"digits", "digits-plain", "fedcmnist-digits"} <= embedded
+    everywhere = dict.fromkeys(data.DATASETS, f"missing: {tmp_path / 'data/cache'}")
+    assert where() == everywhere | dict.fromkeys(embedded, "embedded")
     put(tmp_path / "mine", toy_arrays())
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "mine"))
-    assert where()["colored-mnist"] == f"present: {tmp_path / 'mine'}"
+    assert where()["colored-mnist"] == where()["fedcmnist"] == f"present: {tmp_path / 'mine'}"
     assert where()["colored-fashion-mnist"] == f"missing: {tmp_path / 'mine'}"
-    substitutes = [row["substitute"] for row in manifests.list_datasets()]
-    assert substitutes == [None, None, None, "cifar10 (jpeg)", "digits (8x8)"]
+    substitutes = {row["name"]: row["substitute"] for row in manifests.list_datasets()}
+    assert {name for name, label in substitutes.items() if label == "digits (8x8)"} == embedded
+    assert {name for name, label in substitutes.items() if label == "cifar10 (jpeg)"} == {
+        "cifar10-jpeg",
+        "spurious-cifar10-jpeg",
+    }
 
 
 def test_describing_reads_nothing(monkeypatch, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from scipy.stats import binom
 
 from fedrepro import data
@@ -173,7 +174,7 @@ def test_clients_draw_apart():
 
 
 def test_noise_that_is_not_what_was_asked_for_is_reported(monkeypatch):
-    monkeypatch.setattr(synth, "_bernoulli", lambda p, rows, draw: torch.ones(rows, dtype=torch.int64))
+    monkeypatch.setattr(synth, "bernoulli", lambda p, rows, draw: torch.ones(rows, dtype=torch.int64))
     with pytest.raises(FedreproError, match=r"label noise of a client is 1\.0000 where 0\.25 was asked for") as caught:
         data.load("digits", 0, {})
     assert caught.value.exit_code == 1
@@ -184,7 +185,7 @@ def test_noise_that_is_not_what_was_asked_for_is_reported(monkeypatch):
 def test_the_check_lets_chance_pass_and_mistakes_not(rows, p):
     def accepts(hits: int) -> bool:
         try:
-            synth._check_binomial("noise", hits, rows, p)
+            synth.check_binomial("noise", hits, rows, p)
         except FedreproError:
             return False
         return True
@@ -255,7 +256,7 @@ def test_a_sheet_that_cannot_be_written(tmp_path):
 
 def test_mosaic_by_hand():
     x = synth.colour(torch.full((3, 3, 5), 200, dtype=torch.uint8), torch.tensor([0, 1, 0]), channels=2)
-    picture = sheet.mosaic(x, torch.tensor([1, 0, 1]), classes=2)
+    picture = sheet.mosaic(x, torch.tensor([1, 0, 1]), [0, 1])
     assert picture.shape == (2 * sheet.ROWS * 5, sheet.COLUMNS * 7, 3)
     assert picture[0, 0].tolist() == [0, 200, 0]
     assert picture[10, 0].tolist() == picture[10, 7].tolist() == [200, 0, 0]
@@ -278,6 +279,18 @@ def test_more_channels_are_as_many_hues():
 def test_caption():
     facts = {"rows": 30000, "label_noise": 0.2522, "colour_agreement": 0.797}
     assert sheet.caption(facts) == "30,000 rows, label noise 25.2%, colour agreement 79.7%"
+    facts = {"rows": 5, "labels": "3: 2, 7: 3", "fg": "#ff8040", "degrees": 25 / 3}
+    assert sheet.caption(facts) == "5 rows, labels (3: 2, 7: 3), fg (#ff8040), 8.333 degrees"
+
+
+def test_a_sheet_of_many_clients_shows_the_first_and_says_so(tmp_path, monkeypatch):
+    titles = []
+    monkeypatch.setattr(Figure, "suptitle", lambda self, text, **more: titles.append(text))
+    monkeypatch.setattr(sheet, "_panel", lambda axis, pixels, labels, title: titles.append((labels, title)))
+    sheet.show("fedgma-colored-digits", tmp_path / "a.png")
+    assert titles[0] == "fedgma-colored-digits, seed 0: 4 of 100 clients and the test client"
+    assert [title.split(":")[0] for _, title in titles[1:]] == [*(f"client {k}" for k in (1, 2, 3, 4)), "test client"]
+    assert [len(labels) for labels, _ in titles[1:]] == [2, 2, 2, 2, 10], "only labels that a client has"
 
 
 # the other constructions, measured without the code that made them

@@ -188,6 +188,106 @@ def test_smoke_is_never_compared(tmp_path):
     )
 
 
+# Levels of a metric, and metrics that not all runs have
+
+
+def levels(tmp_path, quantity):
+    """The toy paper with figure f2 of a quantity over its types."""
+    spec = made.SPEC + FIGURES.replace('lines = "method"', f'lines = "method"\nquantity = {quantity}')
+    loaded = made.records(made.paper(tmp_path, spec=spec))
+    for run, shift in ((SEQUENTIAL, 0), (PARALLEL, 0.1)):
+        ends = {0: 40, 1: 50, 2: 60}  # the rounds in which the seeds end
+        curves = {
+            s: {"test_accuracy": {t: shift + (0.5 if t == e else 0.3) for t in range(1, e + 1)}}
+            for s, e in ends.items()
+        }
+        made.watch(loaded, run, curves)
+    return loaded
+
+
+def test_levels_of_a_mean_over_the_last_rounds(tmp_path):
+    loaded = levels(tmp_path, '{ kind = "last", metric = "test_accuracy", rounds = 4 }')
+    assert points(loaded, "f2", metric="test_accuracy") == {"parallel": (45, 0, 3), "sequential": (35, 0, 3)}
+    (axis,) = plot._figure(loaded, "f2", figures.collect(loaded, "f2").points).axes
+    assert axis.get_ylabel() == "test accuracy (%),\nmean of the last 4 rounds"
+    assert list(axis.lines[0].get_ydata()) == [35, 45]
+    assert axis.get_ylim()[0] > 30  # no zero on an axis of accuracies
+
+
+def test_levels_of_a_final_metric(tmp_path):
+    loaded = levels(tmp_path, '{ kind = "final", metric = "test_accuracy" }')
+    assert points(loaded, "f2") == {"parallel": (69, 1.63299, 3), "sequential": (67, 0.816497, 3)}  # of made.ACCURACIES
+    (axis,) = plot._figure(loaded, "f2", figures.collect(loaded, "f2").points).axes
+    assert axis.get_ylabel() == "test accuracy (%)"
+    found = figures.collect(loaded, "f2").points
+    assert figures.parse(figures.text(found)) == found
+
+
+def test_levels_of_rounds_that_were_not_watched_are_a_fault(tmp_path):
+    loaded = levels(tmp_path, '{ kind = "last", metric = "test_accuracy", rounds = 50 }')
+    assert list(figures.collect(loaded, "f2").faults) == [PARALLEL, SEQUENTIAL]
+    with pytest.raises(FedreproError, match=r"test_accuracy at 40 of the last 50 rounds of seed 0.*\(2 runs of"):
+        figures.figure(loaded, "f2")
+
+
+@pytest.mark.parametrize("kind", ['"final"', '"last", rounds = 4'])
+def test_levels_of_an_unknown_metric_are_refused(tmp_path, kind):
+    loaded = levels(tmp_path, f'{{ kind = {kind}, metric = "tset_accuracy" }}')
+    with pytest.raises(UsageError, match=rf"figures\.f2: run {PARALLEL}: .*'tset_accuracy': did you mean 'test_acc"):
+        figures.collect(loaded, "f2")
+
+
+@pytest.mark.parametrize("kind", ['"oscillation", metric = "m", window = 3', '"rounds", metric = "m"'])
+def test_levels_of_other_quantities_are_refused(tmp_path, kind):
+    with pytest.raises(UsageError, match=r"figures\.f2\.levels\.quantity"):
+        levels(tmp_path, f"{{ kind = {kind} }}")
+
+
+def panels(tmp_path, metrics, **entries):
+    """The toy paper whose parallel game alone has watched a mask."""
+    spec = made.SPEC + FIGURES.replace('["train_accuracy", "test_accuracy"]\nuntil', f"{metrics}\nuntil")
+    loaded = made.records(made.paper(tmp_path, spec=spec))
+    made.watch(loaded, SEQUENTIAL, dict.fromkeys((0, 1, 2), {"test_accuracy": {1: 0.5}}))
+    both = {"test_accuracy": {1: 0.4}, "mask_survival": {1: 0.25}, "mask_survival_conv1": {1: 0.5}}
+    made.watch(loaded, PARALLEL, dict.fromkeys((0, 1, 2), both), **entries)
+    return loaded
+
+
+def test_a_run_without_a_metric_is_absent_from_its_panel_alone(tmp_path):
+    loaded = panels(tmp_path, ["mask_survival", "test_accuracy", "mask_survival_conv1"])
+    found = figures.collect(loaded, "f1").points
+    assert [(point.run, point.metric, point.mean) for point in found] == [
+        (PARALLEL, "mask_survival", 25),
+        (SEQUENTIAL, "test_accuracy", 50),
+        (PARALLEL, "test_accuracy", 40),
+        (PARALLEL, "mask_survival_conv1", 50),
+    ]
+    picture = plot._figure(loaded, "f1", found)
+    assert [axis.get_ylabel() for axis in picture.axes] == [
+        *("mask survival (%)", "test accuracy (%)", "mask survival conv1 (%)")
+    ]
+    assert [len(axis.lines) for axis in picture.axes] == [1, 2, 1]
+    legend = [text.get_text() for text in picture.axes[0].get_legend().texts]
+    assert legend == ["Game (Smooth), type sequential", "Game (Smooth), type parallel"]
+    colours = {axis.lines[-1].get_color() for axis in picture.axes}  # of the parallel game, the last line of each panel
+    assert len(colours) == 1
+    assert "no value" not in plot.caption(loaded, found)
+
+
+def test_a_run_with_none_of_the_metrics_is_refused(tmp_path):
+    loaded = panels(tmp_path, ["mask_survival"])
+    with pytest.raises(UsageError, match=rf"run {SEQUENTIAL}: it has watched none of mask_survival: leave it out"):
+        figures.collect(loaded, "f1")
+
+
+def test_a_faulty_or_diverged_run_hides_no_metric_of_the_others(tmp_path):
+    lost = {"status": "diverged", "metrics": {}, "rounds": 2}
+    loaded = panels(tmp_path, ["test_accuracy", "mask_survival"], seed_0=lost, seed_1=lost, seed_2=lost)
+    assert points(loaded, "f1", metric="mask_survival") == {"": (None, None, 0)}
+    (loaded.root / "runs" / made.NAME / PARALLEL / "record.json").unlink()
+    assert list(figures.collect(loaded, "f1").faults) == [PARALLEL]
+
+
 # The runs, and the stages
 
 

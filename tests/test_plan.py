@@ -110,6 +110,57 @@ def test_missing_pilot_stops_the_plan_and_writes_nothing(root):
     assert (root / "dvc.yaml").read_bytes() == before
 
 
+def test_a_mean_over_the_last_rounds_depends_on_the_curves(root):
+    before = stages(root / TABLES)["evaluate-t1"]["deps"]
+    assert not [dep for dep in before if "curves" in dep]
+    (root / "papers" / made.NAME / "paper.toml").write_text(made.SPEC.replace('"final"', '"last20"'))
+    assert [path.name for path in plan.write(root, SOURCES)] == ["dvc.yaml"]
+    wanted = [f"runs/toy-2022/{run}/{file}" for run in made.RUNS for file in ("record.json", "curves.csv")]
+    assert stages(root / TABLES)["evaluate-t1"]["deps"] == ["fedrepro/curves.py", "fedrepro/evaluate.py", *wanted]
+
+
+def test_levels_of_a_metric_depend_on_how_it_is_read(root):
+    figure = """
+[figures.f]
+kind = "levels"
+title = "Figure"
+x = "type"
+lines = "method"
+QUANTITY
+[[figures.f.cells]]
+dataset = ["Toys"]
+type = ["parallel", "sequential"]
+method = ["Game (Smooth)"]
+"""
+    for quantity, added in (("", []), ('quantity = { kind = "final", metric = "m" }', ["fedrepro/quantities.py"])):
+        (root / "papers" / made.NAME / "paper.toml").write_text(made.SPEC + figure.replace("QUANTITY", quantity))
+        plan.write(root, SOURCES)
+        deps = stages(root / TABLES)["evaluate-f"]["deps"]
+        assert deps[:-4] == [*(f"fedrepro/{each}.py" for each in ("curves", "evaluate", "figures")), *added]
+
+
+def test_missing_search_stops_the_plan_and_a_made_one_is_what_the_report_shows(root):
+    search = '[defaults.search]\nseed = 9\nrounds = 2\nmetric = "m"\nlast = 1\ngrid = { lr = [0.1] }\n\n[axes.dataset'
+    spec = (
+        made.SPEC.replace("[axes.dataset", search, 1)
+        .replace("lr = 0.1,", 'lr = "search",')
+        .replace('"pilot", w', "0.6, w")
+    )
+    path = root / "papers" / made.NAME / "paper.toml"
+    games = '[axes.method."Game (Smooth)"]\nrun = "game"\nmethod = "game"\nhyper = { capacity = 5'
+    path.write_text(spec.replace(games, games.replace("capacity", "lr = 1, capacity")))
+    with pytest.raises(UsageError, match="find it with `fedrepro search --paper toy-2022 --run toys-plain`"):
+        plan.write(root, SOURCES)
+    digest = load_paper(made.NAME, root).search("toys-plain").digest()
+    entry = {"chosen": {"lr": 0.1}, "config_digest": digest}
+    path.with_name("searches.json").write_text(json.dumps({"toys-plain": entry}))
+    plan.write(root, SOURCES)
+    runs = json.loads(path.with_name("runs.json").read_text())
+    assert runs["toys-plain"]["config"]["hyper"] == {"lr": 0.1, "batch": 8}
+    assert "papers/toy-2022/searches.json" in stages(root / "dvc.yaml")["report"]["deps"]
+    assert "papers/toy-2022/searches.json" in stages(root / "dvc.yaml")["check"]["deps"]
+
+
 STAND_IN = f"""#!{sys.executable}
 import sys
 sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1])!r}]
@@ -126,7 +177,8 @@ def dvc(root, tmp_path_factory, monkeypatch):
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text("1\n")
     (root / "fedrepro/data").mkdir()
-    (root / "fedrepro/data/sources.py").write_text("1\n")
+    for name in ("femnist", "images", "sources"):
+        (root / f"fedrepro/data/{name}.py").write_text("1\n")
     command = tmp_path_factory.mktemp("bin") / "fedrepro"
     command.write_text(STAND_IN)
     command.chmod(0o755)

@@ -221,3 +221,142 @@ def test_a_sample_sheet_of_nothing_is_refused(tmp_path, cell, said):
     spec = made.SPEC + SHEETS.replace('{ dataset = "Toys" }', cell, 1)
     with pytest.raises(UsageError, match=said):
         made.paper(tmp_path, spec=spec)
+
+
+# Searches
+
+SEARCH = """
+[defaults.search]
+seed = 1000
+rounds = 10
+metric = "validation_accuracy"
+last = 3
+data = { validation = 0.1 }
+grid = { lr = [0.1, 0.03], rate = [1, 0.5] }
+
+[search]
+base = { type = "sequential" }
+"""
+OPEN = (
+    made.SPEC.replace('stop = { threshold = "pilot", warm_start = 10 }\n', "")
+    .replace("hyper = { capacity = 5 }", 'hyper = { capacity = 5, lr = "search", rate = "search" }')
+    .replace("hyper = { batch = 2 } }", "hyper = { batch = 2, lr = 0.1, rate = 1 } }")
+    .replace("settings = { stop = { threshold = 0.6 } }", "settings = { rounds = 4 }")
+    + SEARCH
+)
+GAMES = ("toys-game-sequential", "toys-game-parallel")
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """The toy paper with a search for its games, which is not made yet."""
+    return load_paper(made.NAME, made.paper(tmp_path, spec=OPEN))
+
+
+def entered(paper, **chosen):
+    """The paper once its search has chosen these values."""
+    entry = {"chosen": chosen, "scores": {}, "config_digest": paper.search(GAMES[0]).digest()}
+    (paper.folder / "searches.json").write_text(json.dumps({GAMES[0]: entry}))
+    return load_paper(made.NAME, paper.root)
+
+
+def test_a_search_tries_every_point_on_a_seed_of_its_own(opened):
+    search = opened.search(GAMES[0])
+    assert list(search.points) == ["lr-0.1-rate-1", "lr-0.1-rate-0.5", "lr-0.03-rate-1", "lr-0.03-rate-0.5"]
+    for config, (lr, rate) in zip(
+        search.configs().values(), [(0.1, 1), (0.1, 0.5), (0.03, 1), (0.03, 0.5)], strict=True
+    ):
+        assert (config.seeds, config.rounds, config.stop) == ((1000,), 10, None)
+        assert config.data == {"n": 2, "validation": 0.1}
+        assert config.hyper == {"lr": lr, "batch": 8, "capacity": 5, "rate": rate, "order": "sequential"}
+
+
+def test_runs_share_the_search_of_their_base(opened):
+    assert opened.search(GAMES[1]) == opened.search(GAMES[0])
+    assert opened.search(GAMES[1]).run == GAMES[0]
+    with pytest.raises(UsageError, match="run 'toys-plain' of toy-2022 needs no search"):
+        opened.search("toys-plain")
+    command = "has no lr and rate yet: find it with `fedrepro search --paper toy-2022 --run toys-game-sequential`"
+    with pytest.raises(UsageError, match=f"run 'toys-game-parallel' of toy-2022 {command}"):
+        opened.run(GAMES[1])
+    found = entered(opened, lr=0.03, rate=1)
+    assert [found.run(run).hyper["lr"] for run in GAMES] == [0.03, 0.03]
+    assert found.run(GAMES[1]).hyper == {"lr": 0.03, "batch": 8, "capacity": 5, "rate": 1, "order": "parallel"}
+    assert "validation" not in found.run(GAMES[1]).data
+    assert (found.chosen(GAMES[1]), found.chosen("toys-plain")) == ({"lr": 0.03, "rate": 1}, {})
+    assert found.run("toys-plain").hyper["lr"] == 0.1
+    assert found.searched
+
+
+def test_a_search_does_not_stop(opened):
+    stop = 'order = "sequential" }\nstop = { threshold = 0.5 }'
+    (opened.folder / "paper.toml").write_text(OPEN.replace('order = "sequential" }', stop))
+    search = load_paper(made.NAME, opened.root).search(GAMES[1])
+    assert {config.stop for config in search.configs().values()} == {None}
+
+
+def test_another_budget_may_give_what_is_searched(opened):
+    assert opened.runs("smoke")[GAMES[1]].hyper["lr"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[0.1, 0.03]", "[0.1, 0.01]"),
+        ("[0.1, 0.03]", "[0.03, 0.1]"),  # ties are broken by the order
+        ("last = 3", "last = 2"),
+        ("seed = 1000\n", "seed = 1001\n"),
+        ("rounds = 10\n", "rounds = 11\n"),
+        ('"validation_accuracy"', '"train_accuracy"'),
+        ("validation = 0.1", "validation = 0.2"),
+        ("capacity = 5", "capacity = 6"),
+        ('order = "sequential"', 'order = "other"'),
+    ],
+)
+def test_a_search_of_other_settings_is_refused(opened, old, new):
+    found = entered(opened, lr=0.03, rate=1)
+    assert OPEN.count(old) == 1
+    (found.folder / "paper.toml").write_text(OPEN.replace(old, new))
+    with pytest.raises(UsageError, match="had other settings: repeat it with `fedrepro search --paper toy-2022"):
+        load_paper(made.NAME, found.root).run(GAMES[1])
+
+
+def test_what_no_search_reads_leaves_it_as_it_is(opened):
+    found = entered(opened, lr=0.03, rate=1)
+    for old, new in (
+        ('order = "parallel"', 'order = "other"'),
+        ("seeds = [0, 1, 2]", "seeds = [0]"),
+        ("rounds = 100", "rounds = 9"),
+    ):
+        (found.folder / "paper.toml").write_text(OPEN.replace(old, new))
+        load_paper(made.NAME, found.root).run(GAMES[1])
+
+
+SEARCH_MISTAKES = {
+    "grid": ("rate = [1, 0.5]", "rat = [1, 0.5]", r"search\.grid has no values for 'rate'"),
+    "empty grid": ("rate = [1, 0.5]", "rate = []", r"search\.grid has no values for 'rate'"),
+    "key": ("last = 3", "lats = 3", r"search\.lats: there is no such key"),
+    "seed": ("seed = 1000\n", "", r"search\.seed: field required"),
+    "base": ('{ type = "sequential" }\n', '{ type = "sequentail" }\n', "search.base: unknown type 'sequentail'"),
+    "base axis": ('base = { type', "base = { tipe", "search.base: unknown axis 'tipe'"),
+    "base is not open": ('order = "sequential" }', 'order = "sequential", rate = 1 }',
+                         "its search is that of toys-game-sequential, which does not search 'rate'"),
+    "pilot": ('order = "sequential" }', 'order = "sequential" }\nstop = { threshold = "pilot" }',
+              "toys-game-sequential: a run cannot have both a pilot and a search"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", list(SEARCH_MISTAKES))
+def test_a_mistake_in_a_search_is_one_sentence_with_its_place(opened, mistake):
+    old, new, message = SEARCH_MISTAKES[mistake]
+    assert old in OPEN
+    (opened.folder / "paper.toml").write_text(OPEN.replace(old, new))
+    with pytest.raises(UsageError, match=rf"paper\.toml.*{message}") as raised:
+        load_paper(made.NAME, opened.root)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_damaged_file_of_searches_is_named(opened):
+    (opened.folder / "searches.json").write_text('{"toys-game-sequential": {"chosen": {"lr": 0.1}}}')
+    with pytest.raises(UsageError, match=r"searches\.json: .*config_digest: field required.*or repeat the searches"):
+        load_paper(made.NAME, opened.root)

@@ -265,3 +265,17 @@ def test_the_tolerance_of_the_paper_is_that_of_a_table_without_one(tmp_path):
     assert load_paper(made.NAME, made.paper(tmp_path, spec=spec)).table("t1").tolerance.points == 7
     spec = made.SPEC.replace("[defaults]", f"{shared}\n[defaults]", 1)
     assert load_paper(made.NAME, made.paper(tmp_path, spec=spec)).table("t1").tolerance.points == 3
+
+
+def test_the_reduction_is_said_below_the_table(tmp_path):
+    said = "The number of a seed is the mean over its last 3 rounds."
+    assert said not in terminal(made.records(made.paper(tmp_path)))
+    loaded = made.records(made.paper(tmp_path, spec=made.SPEC.replace('"final"', '"last3"')))
+    flat = {metric: dict.fromkeys(range(1, 101), 0.5) for metric in ("train_accuracy", "test_accuracy")}
+    for run in made.RUNS:
+        made.watch(loaded, run, dict.fromkeys((0, 1, 2), flat))
+    shown = terminal(loaded)
+    assert said in shown
+    assert "50.00 ± 0.00" in shown
+    evaluate.table(made.NAME, "t1", loaded.root)
+    assert all(said in path.read_text() for path in tables.render(loaded.root) if path.suffix != ".csv")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fedrepro.data import sources, synth
+from fedrepro.data import fedgma, palettes, plain, rotated, sources, synth
 from fedrepro.data.sources import Raw
 from fedrepro.data.synth import Federation
 from fedrepro.errors import unknown
@@ -66,6 +66,59 @@ DATASETS = {
             shape=(2, 28, 28),
             summary="Colored MNIST made of scikit-learn's small digits: no download, for smoke runs",
         ),
+        *(
+            Dataset(
+                name=name,
+                source=source,
+                build=plain.plain,
+                shape=shape,
+                summary="ten classes as they are, by default two of them per client",
+            )
+            for name, source, shape in (
+                ("mnist", "mnist", (1, 28, 28)),
+                ("fashion-mnist", "fashion-mnist", (1, 28, 28)),
+                ("cifar10", "cifar10", (3, 32, 32)),
+                ("cifar10-jpeg", "cifar10-jpeg", (3, 32, 32)),
+                ("digits-plain", "digits", (1, 28, 28)),
+            )
+        ),
+        Dataset(
+            name="femnist",
+            source="femnist",
+            build=plain.femnist,
+            shape=(1, 28, 28),
+            summary="handwritten digits, each client with those of as many writers",
+        ),
+        *(
+            Dataset(name=name + suffix, source=source, build=build, shape=shape, summary=summary)
+            for name, build, shape, summary in (
+                (
+                    "fedcmnist",
+                    palettes.fedcmnist,
+                    (3, 28, 28),
+                    "ten digits, each client in a foreground and a background colour of its own, the test in others",
+                ),
+                (
+                    "fedrotmnist",
+                    rotated.fedrotmnist,
+                    (1, 28, 28),
+                    "ten digits, each client at an angle of its own, the test at another",
+                ),
+                (
+                    "fedgma-binary",
+                    fedgma.binary,
+                    (3, 28, 28),
+                    "digits 0-4 against 5-9, red or green: the colour is a shortcut that misleads at test",
+                ),
+                (
+                    "fedgma-colored",
+                    fedgma.colored,
+                    (3, 28, 28),
+                    "ten digits, each in colours of its own, the test in others",
+                ),
+            )
+            for suffix, source in (("", "mnist"), ("-digits", "digits"))
+        ),
     )
 }
 
@@ -86,9 +139,12 @@ def parameters(dataset: str) -> dict:
 
 
 def describe(dataset: str) -> dict:
-    """What a run's record says of its data: all from the pins, which a load verifies, so nothing is read here."""
+    """What a run's record says of its data: all from the pins, which a load verifies, so nothing is read here.
+
+    A source without pins is described by the files that are found, which are read; UsageError where there are none.
+    """
     source = sources.SOURCES[_row(dataset).source]
-    files = {file.path: file.sha256 for file in source.files}
+    files = {file.path: file.sha256 for file in sources.files_of(source, sources.folder())}
     return {
         "dataset": dataset,
         "source": source.name,

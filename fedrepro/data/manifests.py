@@ -21,8 +21,8 @@ FOLDER = Path("data/manifests")
 def list_datasets() -> list[dict[str, str | None]]:
     """One row per dataset: name, source, where, substitute, summary.
 
-    `where` is "embedded", or "present: " or "missing: " and the folder. Nothing is read: `verify` tells whether what is
-    present is also right.
+    `where` is "embedded", or "present: " or "missing: " and the folder; present data without pins are said to be so.
+    Nothing is read: `verify` tells whether what is present is also right.
     """
     return [
         {
@@ -73,10 +73,13 @@ def _where(source: Source) -> str:
     if source.download is None:
         return "embedded"
     root = sources.folder()
-    return f"{'missing' if sources.missing(source, root) else 'present'}: {root}"
+    present = "present" if source.pinned else "present, checksums not pinned"
+    return f"{'missing' if sources.missing(source, root) else present}: {root}"
 
 
 def _manifest(source: Source, raw: Raw) -> dict:
+    held = sources.files_of(source, sources.folder())
+    unpinned = {} if source.pinned else {"checksums": "not pinned: those of the files that were found"}
     return {
         "source": source.name,
         "origin": source.origin,
@@ -85,7 +88,8 @@ def _manifest(source: Source, raw: Raw) -> dict:
         "classes": raw.classes,
         "train": _counted(raw.train_x, raw.train_y, raw.classes),
         "test": _counted(raw.test_x, raw.test_y, raw.classes),
-        "files": {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in source.files},
+        **unpinned,
+        "files": {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in held},
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +17,16 @@ from fedrepro import files
 from fedrepro.data import load
 
 COLUMNS, ROWS = 16, 2  # images in a row, rows per label
-CLIENTS = 10  # training clients shown; more would make a sheet that nobody reads
+CLIENTS = 4  # training clients shown; more would make a sheet that nobody reads
 GAP = 2  # pixels between images
+WIDTH = 110  # letters of a caption's line
 
 
 def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Path:
-    """Write the sample sheet of a dataset: a panel per client and for the test client, two rows of images per label.
+    """Write the sample sheet of a dataset: a panel for each of the first clients and for the test client.
 
-    Each panel's caption has the client's size and measured correlations. Equal arguments give equal bytes.
+    A panel has two rows of images for each label that the client has; its caption is what was measured in its data.
+    The title says how many clients there are. Equal arguments give equal bytes.
     """
     federation = load(name, seed, params or {})
     shown = min(len(federation.sizes), CLIENTS)
@@ -30,36 +34,42 @@ def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Pat
     panels = [(f"client {k + 1}", x[k], y[k], federation.facts["clients"][k]) for k in range(shown)]
     panels.append(("test client", *federation.tests["test"], federation.facts["test"]))
 
-    mosaics = [mosaic(images, labels, federation.classes) for _, images, labels, _ in panels]
-    height, width, _ = mosaics[0].shape
-    figure = Figure(figsize=(8, (7.5 * height / width + 0.3) * len(panels) + 0.4), layout="constrained")
+    labels = [had.unique().tolist() for _, _, had, _ in panels]
+    mosaics = [mosaic(images, had, kinds) for (_, images, had, _), kinds in zip(panels, labels, strict=True)]
+    heights = [7.5 * len(pixels) / pixels.shape[1] + 0.3 for pixels in mosaics]
+    figure = Figure(figsize=(8, sum(heights) + 0.4), layout="constrained")
     figure.suptitle(f"{name}, seed {seed}: {shown} of {len(federation.sizes)} clients and the test client", fontsize=10)
-    axes = figure.subplots(len(panels), squeeze=False)[:, 0]
-    for axis, pixels, (title, _, _, facts) in zip(axes, mosaics, panels, strict=True):
-        _panel(axis, pixels, federation.classes, f"{title}: {caption(facts)}")
+    axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
+    for axis, pixels, kinds, (title, _, _, facts) in zip(axes, mosaics, labels, panels, strict=True):
+        _panel(axis, pixels, kinds, f"{title}: {caption(facts)}")
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return files.write_bytes(out, png.getvalue())
 
 
 def caption(facts: dict) -> str:
-    """The facts of one client in words: counts as they are, fractions as percentages."""
-    return ", ".join(
-        f"{key.replace('_', ' ')} {value:.1%}" if isinstance(value, float) else f"{value:,} {key.replace('_', ' ')}"
-        for key, value in facts.items()
-    )
+    """The facts of one client in words: counts as they are, fractions as percentages, lists in brackets."""
+    return textwrap.fill(", ".join(_worded(key.replace("_", " "), value) for key, value in facts.items()), WIDTH)
 
 
-def mosaic(x: Tensor, y: Tensor, classes: int) -> np.ndarray:
-    """The first images of each label, x uint8 [M, C, H, W], as one RGB picture uint8 [height, width, 3].
+def _worded(what: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return f"{what} ({value})"
+    if what == "degrees":
+        return f"{value:.4g} {what}"
+    return f"{what} {value:.1%}" if isinstance(value, float) else f"{value:,} {what}"
+
+
+def mosaic(x: Tensor, y: Tensor, labels: Sequence[int]) -> np.ndarray:
+    """The first images of each of these labels, x uint8 [M, C, H, W], as one RGB picture uint8 [height, width, 3].
 
     Label after label, ROWS rows each; where a client has fewer images the rest stays grey.
     """
     height, width = x.shape[-2] + GAP, x.shape[-1] + GAP
-    picture = np.full((classes * ROWS * height, COLUMNS * width, 3), 96, np.uint8)
-    for label in range(classes):
+    picture = np.full((len(labels) * ROWS * height, COLUMNS * width, 3), 96, np.uint8)
+    for band, label in enumerate(labels):
         for place, image in enumerate(x[y == label][: ROWS * COLUMNS]):
-            row, column = label * ROWS + place // COLUMNS, place % COLUMNS
+            row, column = band * ROWS + place // COLUMNS, place % COLUMNS
             top, left = row * height, column * width
             picture[top : top + height - GAP, left : left + width - GAP] = rgb(image)
     return picture
@@ -78,11 +88,11 @@ def rgb(image: Tensor) -> np.ndarray:
     return channels.transpose(1, 2, 0)
 
 
-def _panel(axis: Axes, pixels: np.ndarray, classes: int, title: str) -> None:
+def _panel(axis: Axes, pixels: np.ndarray, labels: Sequence[int], title: str) -> None:
     axis.imshow(pixels, interpolation="nearest")
     axis.set_title(title, fontsize=8, loc="left")
-    band = len(pixels) / classes
-    axis.set_yticks([band * (label + 0.5) for label in range(classes)], [f"y = {label}" for label in range(classes)])
+    band = len(pixels) / len(labels)
+    axis.set_yticks([band * (place + 0.5) for place in range(len(labels))], [f"y = {label}" for label in labels])
     axis.tick_params(left=False, labelsize=8)
     axis.set_xticks([])
     axis.spines[:].set_visible(False)

@@ -11,12 +11,10 @@ import contextlib
 import hashlib
 import io
 import os
-import pickle
 import socket
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedrepro.data import femnist, images
 from fedrepro.errors import UsageError
 from fedrepro.streams import stream
 
@@ -35,13 +34,18 @@ SILENCE = 5.0  # seconds without an answer from a server before it is given up
 
 @dataclass(frozen=True)
 class Raw:
-    """A source as it is: train_x, test_x uint8 [N, H, W] or [N, C, H, W]; train_y, test_y int64 [N]."""
+    """A source as it is: train_x, test_x uint8 [N, H, W] or [N, C, H, W]; train_y, test_y int64 [N].
+
+    train_groups, test_groups int64 [N]: who wrote each image, where the source knows.
+    """
 
     train_x: Tensor
     train_y: Tensor
     test_x: Tensor
     test_y: Tensor
     classes: int
+    train_groups: Tensor | None = None
+    test_groups: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class File:
 class Source:
     """Where raw data come from and what they must be.
 
-    files: in the order that `read` expects. train, test: images of each split.
+    files: in the order that `read` expects. train, test: images of each split, None where any number is right.
+    find: for a source without pins, the paths of its files under a folder; `sought` says what they would be.
     read: (source, folder) -> the verified data. download: (source, folder) puts verified files there; None if embedded.
     substitute: what results made from it are labelled with, when it stands in for an original.
     """
@@ -66,12 +71,19 @@ class Source:
     origin: str
     licence: str
     files: tuple[File, ...]
-    train: int
-    test: int
+    train: int | None
+    test: int | None
     classes: int
     read: Callable[[Source, Path], Raw]
     download: Callable[[Source, Path], None] | None = None
     substitute: str | None = None
+    find: Callable[[Path], list[str]] | None = None
+    sought: str = ""
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the checksums of its files are known beforehand."""
+        return self.find is None
 
 
 def folder() -> Path:
@@ -99,13 +111,10 @@ def _raw(source: Source, root: Path) -> Raw:
 def read(source: Source, root: Path) -> Raw:
     """The source's data as found under root, verified: checksums, sizes, counts and label range."""
     if lacking := missing(source, root):
-        wrong = f"has no {lacking[0]}" if root.is_dir() else "is not a folder"
-        where = f"{FOLDER_VARIABLE} is {root}, which" if lent() else f"{root}"
-        download = f"unset {FOLDER_VARIABLE} to download it" if lent() else f"run `fedrepro data fetch {source.name}`"
-        raise UsageError(f"{where} {wrong}: {download}, {_elsewhere(source)}.")
+        raise _absent(source, root, lacking[0])
     data = source.read(source, root)
     for x, y, rows in (data.train_x, data.train_y, source.train), (data.test_x, data.test_y, source.test):
-        if (len(x), len(y)) != (rows, rows):
+        if rows is not None and (len(x), len(y)) != (rows, rows):
             raise UsageError(f"{source.name} has {len(x):,} images and {len(y):,} labels where {rows:,} are expected.")
         if int(y.min()) < 0 or int(y.max()) >= source.classes:
             raise UsageError(f"{source.name} has labels outside 0..{source.classes - 1}.")
@@ -120,8 +129,40 @@ def fetch(source: Source) -> Raw:
     return read(source, root)
 
 
+def _absent(source: Source, root: Path, lacking: str) -> UsageError:
+    wrong = f"has no {lacking}" if root.is_dir() else f"is not a folder, and should have {lacking}"
+    where = f"{FOLDER_VARIABLE} is {root}, which" if lent() else f"{root}"
+    download = f"unset {FOLDER_VARIABLE} to download it" if lent() else f"run `fedrepro data fetch {source.name}`"
+    ways = f"{download}, " if source.download is not _no_download else ""
+    return UsageError(f"{where} {wrong}: {ways}{_elsewhere(source)}.")
+
+
+def files_of(source: Source, root: Path) -> tuple[File, ...]:
+    """What the source's files must be: its pins or, for a source without, what is under root now.
+
+    UsageError where there is nothing.
+    """
+    if source.pinned:
+        return source.files
+    if lacking := missing(source, root):
+        raise _absent(source, root, lacking[0])
+    try:
+        seen = [(path, (root / path).stat()) for path in source.find(root)]
+        return tuple(_seen(root, path, stat.st_size, stat.st_mtime_ns) for path, stat in seen)
+    except OSError as error:
+        raise UsageError(f"{source.name} cannot be read ({error}): {_elsewhere(source)}.") from error
+
+
+@lru_cache(maxsize=1024)
+def _seen(root: Path, path: str, bytes: int, modified: int) -> File:
+    """A file as it is; hashed again only when its size or time has changed."""
+    return File(_sha256(np.fromfile(root / path, np.uint8)), bytes, path)
+
+
 def missing(source: Source, root: Path) -> list[str]:
     """The paths of the source's files that are not under root; none for an embedded source."""
+    if not source.pinned:
+        return [] if source.find(root) else [source.sought]
     return [file.path for file in source.files if source.download and not (root / file.path).is_file()]
 
 
@@ -153,7 +194,7 @@ def _sha256(data: np.ndarray) -> str:
 
 def _elsewhere(source: Source) -> str:
     """The ways out that always exist."""
-    first = Path(source.files[0].path)
+    first = Path(source.files[0].path) if source.pinned else Path(source.name, "any")
     held = first if first.parent == Path() else first.parent
     return f"set {FOLDER_VARIABLE} to a folder that holds {held}, or use `--dataset digits`"
 
@@ -184,7 +225,7 @@ FASHION_FILES = _pins("""
 
 def _read_idx(source: Source, root: Path) -> Raw:
     """Four IDX files."""
-    train_x, train_y, test_x, test_y = map(_idx, _contents(source, root))
+    train_x, train_y, test_x, test_y = map(images.idx, _contents(source, root))
     return Raw(train_x, train_y.long(), test_x, test_y.long(), source.classes)
 
 
@@ -196,12 +237,6 @@ def _contents(source: Source, root: Path) -> Iterator[np.ndarray]:
     except OSError as error:
         mend = "put the original there" if lent() else f"run `fedrepro data fetch {source.name}`"
         raise UsageError(f"{error}: {mend}, {_elsewhere(source)}.") from error
-
-
-def _idx(data: np.ndarray) -> Tensor:
-    """The content of an IDX file: two zero bytes, type, rank, big-endian sizes, then uint8 [N] or [N, H, W]."""
-    start = 4 + 4 * int(data[3])
-    return torch.from_numpy(data[start:].reshape(data[4:start].view(">i4")))
 
 
 def _download_idx(source: Source, root: Path) -> None:
@@ -253,23 +288,9 @@ CIFAR10_JPEG_FILES = _pins("""
 
 
 def _read_cifar10(source: Source, root: Path) -> Raw:
-    """The batches in the archive, read in memory: nothing is unpacked, and nothing unpickled but what is pinned."""
+    """The archive; nothing is unpickled but what is pinned."""
     (content,) = _contents(source, root)
-    batches = {}
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in archive:
-            if "_batch" in member.name:
-                batches[Path(member.name).name] = pickle.load(archive.extractfile(member), encoding="bytes")
-    test = batches.pop("test_batch")
-    train = [batches[name] for name in sorted(batches)]
-
-    def images(parts: list[dict]) -> Tensor:
-        return torch.from_numpy(np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, 32, 32))
-
-    def labels(parts: list[dict]) -> Tensor:
-        return torch.tensor([label for part in parts for label in part[b"labels"]])
-
-    return Raw(images(train), labels(train), images([test]), labels([test]), source.classes)
+    return Raw(*images.cifar10(content), source.classes)
 
 
 def _download_cifar10(source: Source, root: Path) -> None:
@@ -281,30 +302,23 @@ def _download_cifar10(source: Source, root: Path) -> None:
 
 def _read_parquet(source: Source, root: Path) -> Raw:
     """Two parquet files, train and test, in the Hugging Face layout: image bytes and labels."""
-    (train_x, train_y), (test_x, test_y) = map(parquet, _contents(source, root))
+    (train_x, train_y), (test_x, test_y) = map(images.parquet, _contents(source, root))
     return Raw(train_x, train_y, test_x, test_y, source.classes)
-
-
-def parquet(content: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Images uint8 [N, 3, H, W] and labels int64 [N] of a parquet file, its bytes uint8 [M].
-
-    Columns: `image` or `img`, a struct with the encoded `bytes` of an image of any format, all of one size; `label`.
-    """
-    import pyarrow  # slow to import, as PIL is, and needed only here
-    import pyarrow.compute
-    import pyarrow.parquet
-    from PIL import Image
-
-    table = pyarrow.parquet.read_table(pyarrow.BufferReader(pyarrow.py_buffer(content)))
-    column = table.column("image" if "image" in table.column_names else "img")
-    encoded = pyarrow.compute.struct_field(column, "bytes").to_pylist()
-    decoded = (np.asarray(Image.open(io.BytesIO(each)).convert("RGB")) for each in encoded)
-    images = torch.from_numpy(np.stack(list(decoded))).permute(0, 3, 1, 2).contiguous()
-    return images, torch.tensor(table.column("label").to_pylist())
 
 
 def _no_download(source: Source, root: Path) -> None:
     raise UsageError(f"{source.name} is not in {root} and has no public address: {_elsewhere(source)}.")
+
+
+# FEMNIST, in whatever of two layouts the user has it
+
+
+def _read_femnist(source: Source, root: Path) -> Raw:
+    """Files without pins: each must be what it was when it was found."""
+    found = replace(source, files=files_of(source, root))
+    contents = zip([file.path for file in found.files], _contents(found, root), strict=True)
+    (train_x, train_y, train_groups), (test_x, test_y, test_groups) = femnist.decode(contents)
+    return Raw(train_x, train_y, test_x, test_y, source.classes, train_groups, test_groups)
 
 
 # scikit-learn's digits, embedded in the package
@@ -324,7 +338,7 @@ def _read_digits(source: Source, root: Path) -> Raw:
 
     embedded = load_digits()
     order = stream(0, purpose="digits split").permutation(len(embedded.target))
-    x, y = upsample(embedded.images.astype(np.int64))[order], embedded.target.astype(np.uint8)[order]
+    x, y = images.upsample(embedded.images.astype(np.int64))[order], embedded.target.astype(np.uint8)[order]
     arrays = x[:DIGITS_TRAIN], y[:DIGITS_TRAIN], x[DIGITS_TRAIN:], y[DIGITS_TRAIN:]
     for array, file in zip(arrays, source.files, strict=True):
         if _sha256(array) != file.sha256:
@@ -334,21 +348,6 @@ def _read_digits(source: Source, root: Path) -> Raw:
             )
     train_x, train_y, test_x, test_y = map(torch.from_numpy, arrays)
     return Raw(train_x, train_y.long(), test_x, test_y.long(), source.classes)
-
-
-def upsample(images: np.ndarray) -> np.ndarray:
-    """Integers 0..16 [N, 8, 8] to uint8 0..255 [N, 28, 28], bilinear, edges repeated.
-
-    Exact integer arithmetic, since the result is hashed: the centre of output pixel i lies at input coordinate
-    (i + 1/2) 8/28 - 1/2 = (4i - 5)/14, so all weights are multiples of 1/14.
-    """
-    place = np.clip(4 * np.arange(28) - 5, 0, 7 * 14)
-    left = np.minimum(place // 14, 6)
-    weights = np.zeros((28, 8), np.int64)
-    weights[np.arange(28), left] = 14 * (left + 1) - place
-    weights[np.arange(28), left + 1] = place - 14 * left
-    full = 16 * 14 * 14
-    return ((255 * (weights @ images @ weights.T) + full // 2) // full).astype(np.uint8)
 
 
 SOURCES = {
@@ -389,7 +388,9 @@ SOURCES = {
         ),
         Source(
             name="cifar10-jpeg",
-            origin="CIFAR-10 (Krizhevsky), images re-encoded once as JPEG of quality about 75, rows shuffled, as parquet",
+            origin=(
+                "CIFAR-10 (Krizhevsky), images re-encoded once as JPEG of quality about 75, rows shuffled, as parquet"
+            ),
             licence="none stated",
             files=CIFAR10_JPEG_FILES,
             train=50_000,
@@ -398,6 +399,19 @@ SOURCES = {
             read=_read_parquet,
             download=_no_download,
             substitute="cifar10 (jpeg)",
+        ),
+        Source(
+            name="femnist",
+            origin="the digits of FEMNIST (LEAF, Caldas et al., from NIST Special Database 19), by writer",
+            licence="that of the copy that is used",
+            files=(),
+            train=None,
+            test=None,
+            classes=femnist.CLASSES,
+            read=_read_femnist,
+            download=_no_download,
+            find=femnist.find,
+            sought=femnist.SOUGHT,
         ),
         Source(
             name="digits",

@@ -186,8 +186,8 @@ def _federation(
     def client(x: Tensor, labels: Tensor, agreement: float, number: int) -> tuple[Tensor, Tensor, dict]:
         draw = partial(stream, seed, 0, number)
         y0 = target[labels]
-        y = (y0 + _bernoulli(noise, len(y0), draw("label noise"))) % scheme.classes
-        z = (y + _bernoulli(agreement, len(y), draw("colour"))) % scheme.classes
+        y = (y0 + bernoulli(noise, len(y0), draw("label noise"))) % scheme.classes
+        z = (y + bernoulli(agreement, len(y), draw("colour"))) % scheme.classes
         x = scheme.mark(x, z)
         return x, y, _facts(scheme, x, y, y0, noise, agreement)
 
@@ -204,7 +204,8 @@ def _federation(
     )
 
 
-def _bernoulli(p: float, rows: int, generator: np.random.Generator) -> Tensor:
+def bernoulli(p: float, rows: int, generator: np.random.Generator) -> Tensor:
+    """int64 [rows], 1 with probability p."""
     return torch.from_numpy((generator.random(rows) < p).astype(np.int64))
 
 
@@ -221,14 +222,17 @@ def _facts(scheme: Scheme, x: Tensor, y: Tensor, y0: Tensor, noise: float, p: fl
     seen = z != UNREADABLE
     rows, readable = len(y), int(seen.sum())
     flipped, agreeing = int((y != y0).sum()), int((z == y)[seen].sum())
-    _check_binomial("label noise", flipped, rows, noise)
-    _check_binomial(f"agreement of {scheme.name} and label", agreeing, readable, 1 - p)
+    check_binomial("label noise", flipped, rows, noise)
+    check_binomial(f"agreement of {scheme.name} and label", agreeing, readable, 1 - p)
     facts = {"rows": rows, "label_noise": flipped / rows, f"{scheme.name}_agreement": agreeing / readable}
     return facts | ({f"without_{scheme.name}": rows - readable} if readable < rows else {})
 
 
-def _check_binomial(what: str, hits: int, rows: int, p: float) -> None:
-    """Within five standard deviations and, since the binomial of a small client has long tails, five rows more."""
+def check_binomial(what: str, hits: int, rows: int, p: float) -> None:
+    """FedreproError unless a share is near enough to p.
+
+    Within five standard deviations and, since the binomial of a small client has long tails, five rows more.
+    """
     slack = 5 * math.sqrt(rows * p * (1 - p)) + 5 if 0 < p < 1 else 0
     if abs(hits - rows * p) > slack:
         raise FedreproError(
@@ -238,11 +242,11 @@ def _check_binomial(what: str, hits: int, rows: int, p: float) -> None:
 
 
 def _check_parameters(n: int, p: Sequence[float], p_test: float, label_noise: float) -> None:
-    if not isinstance(p, list | tuple) or len(p) != n or not all(map(_is_probability, p)):
+    if not isinstance(p, list | tuple) or len(p) != n or not all(map(is_probability, p)):
         raise UsageError(f"p needs {n:,} probabilities, one for each client, and cannot be {reprlib.repr(p)}.")
-    if not _is_probability(p_test):
+    if not is_probability(p_test):
         raise UsageError(f"p_test is a probability and cannot be {p_test!r}.")
-    if not _is_probability(label_noise) or label_noise == 1:
+    if not is_probability(label_noise) or label_noise == 1:
         raise UsageError(f"label_noise is at least 0 and less than 1, and cannot be {label_noise!r}.")
 
 
@@ -253,5 +257,6 @@ def _check_ink(resolution: int, binarise: bool) -> None:
         raise UsageError(f"binarise is true or false, and cannot be {binarise!r}.")
 
 
-def _is_probability(value: object) -> bool:
+def is_probability(value: object) -> bool:
+    """Whether the value is a number from 0 to 1."""
     return type(value) in (int, float) and 0 <= value <= 1

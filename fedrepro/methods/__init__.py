@@ -54,6 +54,11 @@ _V = Stop(threshold=0.55, warm_start=117)
 REGISTRY: dict[str, Row] = {
     "fedsgd": Row(federated.fedsgd, rounds=500),
     "fedavg": Row(federated.fedavg, rounds=10),
+    "fedprox": Row(federated.fedprox, "mnist", rounds=10),
+    "scaffold": Row(federated.scaffold, "mnist", rounds=10),
+    "fedadam": Row(federated.fedadam, "mnist", rounds=10),
+    "fedyogi": Row(federated.fedyogi, "mnist", rounds=10),
+    "fedgma": Row(federated.fedgma, "fedgma-colored", rounds=20),
     "f-irm": Row(games.f_irm, rounds=1000, stop=_F),
     "v-irm": Row(games.v_irm, rounds=1000, stop=_V),
     "f-fl-smooth": Row(games.f_fl_smooth, rounds=1000, stop=_F),
@@ -63,7 +68,9 @@ REGISTRY: dict[str, Row] = {
 
 # What these hyper-parameters mean in every method leaves no other values.
 LIMITS = dict.fromkeys(("batch", "hidden", "steps", "epochs", "capacity"), Field(ge=1))
-LIMITS |= dict.fromkeys(("lr", "phi_lr"), Field(gt=0)) | {"eps": Field(ge=0)}
+LIMITS |= dict.fromkeys(("lr", "phi_lr", "server_eps"), Field(gt=0))
+LIMITS |= dict.fromkeys(("eps", "cohort", "mu", "server_lr"), Field(ge=0))
+LIMITS |= dict.fromkeys(("tau", "threshold"), Field(ge=0, le=1)) | dict.fromkeys(("b1", "b2"), Field(ge=0, lt=1))
 
 
 @cache

@@ -1,0 +1,113 @@
+"""Reading papers/<paper>/paper.toml, and checking that whatever it mentions exists."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from fedrepro.errors import UsageError, unknown
+from fedrepro.schema import FIXED, Cells, FirstRound, Levels, Share, Spec, Table, When, first_fault, values
+
+
+def read(path: Path) -> Spec:
+    """A spec, checked: every axis, value, metric and budget that it mentions exists.
+
+    Raises UsageError with file and place for anything that is not as `Spec` says.
+    """
+    try:
+        spec = Spec.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}.") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: {first_fault(error)}") from error
+    _check_tables(spec, path)
+    _check_figures(spec, path)
+    _check_sheets(spec, path)
+    _check_claims(spec, path)
+    _check_when(spec.search.base, spec.axes, f"{path}: search.base")
+    if "paper" not in spec.budgets:
+        raise UsageError(f"{path}: there is no budget 'paper', on which the others build.")
+    for name, budget in spec.budgets.items():
+        for rule in budget.rules:
+            _check_when(rule.when, spec.axes, f"{path}: budgets.{name}")
+    return spec
+
+
+def _check_tables(spec: Spec, path: Path) -> None:
+    for name, table in spec.tables.items():
+        where = f"{path}: tables.{name}"
+        _check_reduction(table, where)
+        _check_cells(table.cells, FIXED, spec.axes, where)
+        facts = {**spec.axes, "metric": table.metrics, "budget": spec.budgets}
+        for remark in (*table.readings, *table.instead, *table.deviations, *table.not_run):
+            _check_when(remark.when, facts, where)
+        for remark in table.instead:
+            if remark.table not in spec.tables:
+                raise UsageError(f"{where}: {unknown('table', remark.table, spec.tables)}")
+
+
+def _check_reduction(table: Table, where: str) -> None:
+    try:
+        _ = table.last
+    except ValueError:
+        raise UsageError(f"{where}: {unknown('reduction', table.reduction, ('final', 'last<N>'))}") from None
+
+
+def _check_figures(spec: Spec, path: Path) -> None:
+    names = [*spec.tables, *spec.figures, "claims"]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{path}: there would be two stages 'evaluate-{twice[0]}': rename a table or a figure.")
+    for name, figure in spec.figures.items():
+        where = f"{path}: figures.{name}"
+        own = (figure.x, figure.lines) if isinstance(figure, Levels) else ()
+        for axis in own:
+            _check_when({axis: ()}, spec.axes, where)
+        _check_cells(figure.cells, (*FIXED, *own), spec.axes, where)
+        for remark in figure.left_out:
+            _check_when(remark.when, {**spec.axes, "budget": spec.budgets}, where)
+        places = [(spot.line, spot.x) for spot in figure.spots()]
+        if twice := [place for place in places if places.count(place) > 1]:
+            raise UsageError(f"{where}: two cells are at {', '.join(filter(None, twice[0]))!r}: leave one out.")
+
+
+def _check_sheets(spec: Spec, path: Path) -> None:
+    for name, sheet in spec.sheets.items():
+        where = f"{path}: sheets.{name}"
+        _check_when(sheet.cell, spec.axes, where)
+        if "dataset" not in sheet.cell:
+            raise UsageError(f"{where}: its cell has no axis 'dataset'.")
+
+
+def _check_claims(spec: Spec, path: Path) -> None:
+    for name, claim in spec.claims.items():
+        where = f"{path}: claims.{name}"
+        if bool(claim.pairs) == bool(claim.gains):
+            raise UsageError(f"{where}: a claim has either `pairs` or `gains`.")
+        if claim.published is not None and claim.gains:
+            raise UsageError(f"{where}: `published` is a number of `pairs`, and there are none.")
+        if isinstance(claim.quantity, FirstRound) and isinstance(claim.quantity.level, Share):
+            _check_when(claim.quantity.level.of, spec.axes, where)
+        for pairs in claim.blocks:
+            for side in (pairs.both, pairs.high, pairs.low):
+                _check_when(side, spec.axes, where)
+            if twice := [axis for axis in pairs.both if axis in pairs.high or axis in pairs.low]:
+                raise UsageError(f"{where}: axis {twice[0]!r} is in `both` and again in `high` or `low`.")
+
+
+def _check_cells(cells: Cells, needed: Iterable[str], axes: Mapping[str, Iterable[str]], where: str) -> None:
+    for block in cells:
+        _check_when(block, axes, where)
+        if absent := [axis for axis in needed if axis not in block]:
+            raise UsageError(f"{where}: a block of cells has no axis {absent[0]!r}.")
+
+
+def _check_when(when: When, axes: Mapping[str, Iterable[str]], where: str) -> None:
+    for axis, wanted in when.items():
+        if axis not in axes:
+            raise UsageError(f"{where}: {unknown('axis', axis, axes)}")
+        for value in values(wanted):
+            if value not in axes[axis]:
+                raise UsageError(f"{where}: {unknown(axis, value, axes[axis])}")

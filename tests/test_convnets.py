@@ -1,0 +1,112 @@
+"""The convolutional networks against torch's own convolutions, pooling and autograd."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import grad, grad_and_value
+
+from fedrepro import trees
+from fedrepro.convnets import cnn
+from fedrepro.errors import UsageError
+from fedrepro.nets import cross_entropy
+
+SIZES = {
+    "grey": ((1, 28, 28), {}),
+    "colour": ((3, 28, 28), {}),
+    "wide": ((3, 32, 32), {}),
+    "padded": ((1, 28, 28), {"padding": (2, 2), "filters": (5, 7), "hidden": (9,)}),
+    "first padded": ((1, 28, 28), {"padding": (2, 0)}),
+}
+
+
+def plain(params, x, padding):
+    """The same network in torch's words."""
+    for i, zeros in enumerate(padding, 1):
+        x = F.conv2d(x, params[f"conv{i}"]["weight"], params[f"conv{i}"]["bias"], padding=zeros)
+        x = F.relu(F.max_pool2d(x, 2))
+    x = x.flatten(1)
+    layers = [layer for name, layer in params.items() if name.startswith("fc")]
+    for layer in layers[:-1]:
+        x = F.relu(F.linear(x, layer["weight"], layer["bias"]))
+    return F.linear(x, layers[-1]["weight"], layers[-1]["bias"])
+
+
+def images(shape, rows, seed=0):
+    """Bytes with blank regions, in which all four of a pool are equal."""
+    x = torch.randint(0, 256, (rows, *shape), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+    x[..., : shape[1] // 2, :] = 0
+    return x, torch.arange(rows) % 10
+
+
+@pytest.fixture(params=SIZES)
+def case(request):
+    """(network, its parameters, the plain network) of every size."""
+    shape, settings = SIZES[request.param]
+    net = cnn(shape, 10, **settings)
+    padding = settings.get("padding", (0, 0))
+    return shape, net, net.init(torch.Generator().manual_seed(1)), lambda params, x: plain(params, x / 255, padding)
+
+
+def test_logits_and_gradients_are_those_of_torch(case):
+    shape, net, params, other = case
+    x, y = images(shape, 6)
+    live = torch.ones(6, dtype=torch.bool)
+    torch.testing.assert_close(net.apply(params, x), other(params, x), rtol=1e-5, atol=1e-6)
+    ours, theirs = (grad(lambda p, f=f: cross_entropy(f(p, x), y, live))(params) for f in (net.apply, other))
+    for name, leaf in trees.leaves(theirs):
+        torch.testing.assert_close(dict(trees.leaves(ours))[name], leaf, rtol=1e-4, atol=1e-6)
+
+
+def test_clients_batched_are_clients_alone(case):
+    shape, net, _, _ = case
+    states = [net.init(torch.Generator().manual_seed(seed)) for seed in range(3)]
+    x, y = images(shape, 12)
+    x, y, live = x.unflatten(0, (3, 4)), y.unflatten(0, (3, 4)), torch.ones(4, dtype=torch.bool)
+    step = grad(lambda p, x, y: cross_entropy(net.apply(p, x), y, live))
+    batched = torch.vmap(step)(trees.stack(states), x, y)
+    for k, state in enumerate(states):
+        for name, leaf in trees.leaves(step(state, x[k], y[k])):
+            torch.testing.assert_close(dict(trees.leaves(batched))[name][k], leaf, rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradient_of_stacked_clients_is_autograds(case):
+    shape, net, _, other = case
+    states = [net.init(torch.Generator().manual_seed(seed)) for seed in range(3)]
+    x, y = images(shape, 12)
+    x, y, live = x.unflatten(0, (3, 4)), y.unflatten(0, (3, 4)), torch.ones(3, 4, dtype=torch.bool)
+    live[1, 2:] = live[2] = False
+    gradient, risk = net.descend(trees.stack(states), x, y, live)
+    for k, state in enumerate(states):
+        wanted, value = grad_and_value(lambda p, k=k: cross_entropy(other(p, x[k]), y[k], live[k]))(state)
+        torch.testing.assert_close(risk[k], value, rtol=1e-5, atol=1e-6)
+        for name, leaf in trees.leaves(wanted):
+            torch.testing.assert_close(dict(trees.leaves(gradient))[name][k], leaf, rtol=1e-4, atol=1e-6)
+
+
+def test_bfloat16_products_are_near(case):
+    shape, net, params, _ = case
+    x, _ = images(shape, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = net.apply(params, x)
+    assert low.dtype == torch.float32
+    torch.testing.assert_close(low, net.apply(params, x), rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize(("shape", "count"), [((1, 28, 28), 44_426), ((3, 28, 28), 44_726), ((3, 32, 32), 62_006)])
+def test_the_small_network_has_the_stated_parameters(shape, count):  # protocols-1, 2.3
+    params = cnn(shape, 10).init(torch.Generator().manual_seed(0))
+    assert sum(leaf.numel() for _, leaf in trees.leaves(params)) == count
+
+
+def test_initial_weights_are_within_torchs_bounds():
+    params = cnn((1, 28, 28), 10).init(torch.Generator().manual_seed(0))
+    for name, fan_in in {"conv1": 25, "conv2": 150, "fc1": 256, "fc2": 120, "fc3": 84}.items():
+        for leaf in params[name].values():
+            assert leaf.abs().max() <= fan_in**-0.5
+    assert params["fc1"]["weight"].std() == pytest.approx(256**-0.5 / 3**0.5, rel=0.02)
+
+
+@pytest.mark.parametrize("side", [27, 12])
+def test_images_that_do_not_fit_are_refused(side):
+    with pytest.raises(UsageError, match=f"images of {side}x{side} pixels do not fit"):
+        cnn((1, side, side), 10)
