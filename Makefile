@@ -63,9 +63,11 @@ lock: setup ## renew requirements.lock after a change of pyproject.toml (needs t
 	  --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-readme: ## copy the rendered table into README.md
-	sed -E -i.old -e '/<!-- table1:begin -->/,/<!-- table1:end -->/{//!d;}' \
-	  -e '/<!-- table1:begin -->/r reports/tables/flgames-2022/table1.md' README.md
+readme: ## copy the rendered tables into README.md
+	for table in table1 table2; do \
+	  sed -E -i.old -e "/<!-- $$table:begin -->/,/<!-- $$table:end -->/{//!d;}" \
+	    -e "/<!-- $$table:begin -->/r reports/tables/flgames-2022/$$table.md" README.md; \
+	done
 	rm README.md.old
 
 clean: ## remove what is cheap to make again (not .venv, checkpoints, data, results)

@@ -289,21 +289,24 @@ def test_the_readme_lists_the_commands_that_exist():
     assert set(re.findall(r"(?<!from )fedrepro ([a-z]+)\b", README.replace("fedrepro.", ""))) <= rows
 
 
-def test_the_readme_shows_the_table_that_is_committed():
-    table = ROOT / "reports/tables/flgames-2022/table1.md"
+@pytest.mark.parametrize("name", ["table1", "table2"])
+def test_the_readme_shows_the_tables_that_are_committed(name):
+    table = ROOT / f"reports/tables/flgames-2022/{name}.md"
     if not table.exists():
-        pytest.skip("reports/tables/flgames-2022/table1.md is not rendered yet")
-    shown = re.search(r"<!-- table1:begin -->\n(.*)<!-- table1:end -->", README, re.S)[1]
+        pytest.skip(f"reports/tables/flgames-2022/{name}.md is not rendered yet")
+    shown = re.search(rf"<!-- {name}:begin -->\n(.*)<!-- {name}:end -->", README, re.S)[1]
     assert shown.strip() == table.read_text().strip(), "run `make readme`"
 
 
-def test_make_readme_puts_the_table_there(tmp_path):
-    (tmp_path / "README.md").write_text("a\n<!-- table1:begin -->\nold\n<!-- table1:end -->\nb\n")
-    table = tmp_path / "reports/tables/flgames-2022/table1.md"
-    table.parent.mkdir(parents=True)
-    table.write_text("| new |\n")
+def test_make_readme_puts_the_tables_there(tmp_path):
+    text = "a\n<!-- table1:begin -->\n{0}<!-- table1:end -->\nb\n<!-- table2:begin -->\n{1}<!-- table2:end -->\n"
+    (tmp_path / "README.md").write_text(text.format("old\n", ""))
+    tables = tmp_path / "reports/tables/flgames-2022"
+    tables.mkdir(parents=True)
+    for name in ("table1", "table2"):
+        (tables / f"{name}.md").write_text(f"| {name} |\n")
     assert run("bash", "-ec", recipe("readme"), cwd=tmp_path).returncode == 0
-    assert (tmp_path / "README.md").read_text() == "a\n<!-- table1:begin -->\n| new |\n<!-- table1:end -->\nb\n"
+    assert (tmp_path / "README.md").read_text() == text.format("| table1 |\n", "| table2 |\n")
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["README.md"]
 
 
