@@ -243,11 +243,8 @@ def local_training(net: Net, rule: Rule, drift: Drift | None, note: Note, epochs
     def train(params: State, memory: State, shared: State, batch: Batch) -> tuple[Report, State]:
         clients = len(batch.clients)
         anchor = trees.repeat(params, clients)
-        carry = {
-            "params": anchor,
-            "opt": over_clients(rule.init)(anchor),
-            "risk": batch.live.new_zeros(clients).float(),
-        }
+        risk = torch.zeros(clients, device=batch.live.device)
+        carry = {"params": anchor, "opt": over_clients(rule.init)(anchor), "risk": risk}
         if note == "last":
             carry["last"] = anchor
         fixed = {}
@@ -273,9 +270,8 @@ def whole_gradient(descend: Callable, anchor: State, batch: Batch, epochs: int) 
     first = batch.live.shape[1] // epochs
     own = torch.arange(first, device=batch.live.device) < (batch.live.any(-1).sum(-1) // epochs)[:, None]
     live = batch.live[:, :first] & own[..., None]
-    # A gradient may be taken over many rows at once: as few parts as keep each below a thousand rows.
-    size = live.shape[-1]
-    join = max(d for d in range(1, first + 1) if first % d == 0 and (d == 1 or d * size <= 1000))
+    # Tiny batches are joined, since the sum is the same: equally many in each part, of 128 rows at most.
+    join = max(d for d in range(1, first + 1) if first % d == 0 and (d == 1 or d * live.shape[-1] <= 128))
     x, y, live = (each[:, :first].unflatten(1, (-1, join)).flatten(2, 3) for each in (batch.x, batch.y, live))
 
     def add(carry: State, anchor: State, x: Tensor, y: Tensor, live: Tensor) -> State:
