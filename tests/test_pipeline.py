@@ -43,7 +43,7 @@ def call(folder: Path, *command: str) -> str:
     """Run a command of this environment in the copy, on the copy's own sources and without data; returns its output."""
     env = {key: value for key, value in os.environ.items() if key not in ("FEDREPRO_DATA_DIR", "OMP_NUM_THREADS")}
     env |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}", "PYTHONPATH": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=420, check=False)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
