@@ -49,8 +49,7 @@ def put(tree: Tree, index: Sequence[int], new: Tree) -> Tree:
     """A copy of the tree in which rows `index` (increasing) of the leading axis are `new`."""
     if len(index) == len(next(leaves(tree))[1]):
         return new
-    chosen = torch.tensor(index, device=next(leaves(tree))[1].device)
-    return map_tree(lambda leaf, row: leaf.index_copy(0, chosen, row), tree, new)
+    return give(tree, torch.tensor(index, device=next(leaves(tree))[1].device), new)
 
 
 def take(tree: Tree, index: Tensor) -> Tree:
@@ -86,7 +85,7 @@ def add(left: Tree, right: Tree) -> Tree:
 
 
 def mean(tree: Tree, weights: Tensor) -> Tree:
-    """The weighted sum over the leading axis of every leaf; `weights` [K] sum to one."""
+    """The weighted sum over the leading axis of every leaf: the mean where `weights` [K] sum to one."""
     # Not a matrix product, which autocast would round.
     return map_tree(lambda leaf: (leaf * weights.view(-1, *[1] * (leaf.dim() - 1))).sum(0), tree)
 

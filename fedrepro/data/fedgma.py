@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from fedrepro.data.clients import Treated, counted, federation, numbers
-from fedrepro.data.palettes import UNSEEN, choose, paint, palettes, shades
+from fedrepro.data.palettes import UNSEEN, choose, paint, painted, palettes, shades
 from fedrepro.data.partition import Deal, check_clients
 from fedrepro.data.sources import Raw
 from fedrepro.data.synth import TEST, Federation, bernoulli, check_binomial, colour, is_probability
@@ -80,10 +80,9 @@ def colored(
     seen: dict[str, dict[str, str]] = {}
 
     def treat(images: Tensor, digits: Tensor, client: int) -> Treated:
-        fg, bg = choose(seed, client, UNSEEN if client == TEST else 2, len(digits))
         if client == TEST:
-            x, ink = paint(images, test.fg[fg], test.bg[bg], seed, client)
-            return Treated(x, digits, {"fg": shades(x, ink, fg), "bg": shades(x, ~ink, bg)})
+            return painted(images, digits, test, seed, client)
+        fg, bg = choose(seed, client, 2, len(digits))
         x, ink = paint(images, own_fg[digits, fg], own_bg[digits, bg], seed, client)
         for digit in {*digits.tolist()} - {*map(int, seen)}:
             of = digits == digit

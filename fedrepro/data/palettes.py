@@ -59,10 +59,7 @@ def fedcmnist(
     test, *own = palettes(seed, [(UNSEEN, UNSEEN), *[(1, 1)] * n], distance, contrast)
 
     def treat(images: Tensor, labels: Tensor, client: int) -> Treated:
-        palette = test if client == TEST else own[client]
-        fg, bg = choose(seed, client, len(palette.fg), len(labels))
-        x, ink = paint(images, palette.fg[fg], palette.bg[bg], seed, client)
-        return Treated(x, labels, {"fg": shades(x, ink, fg), "bg": shades(x, ~ink, bg)})
+        return painted(images, labels, test if client == TEST else own[client], seed, client)
 
     return federation(raw, seed, Deal(partition, n, labels_per_client, alpha), validation, treat, raw.classes)
 
@@ -115,6 +112,13 @@ def _apart(colours: np.ndarray, others: Sequence, distance: float) -> np.ndarray
 def choose(seed: int, client: int, colours: int, rows: int) -> np.ndarray:
     """int64 [2, rows]: which foreground and which background colour an image has, drawn apart."""
     return stream(seed, 0, client, "colour choice").integers(colours, size=(2, rows))
+
+
+def painted(images: Tensor, labels: Tensor, palette: Palette, seed: int, client: int) -> Treated:
+    """A client's images, each in a foreground and a background colour of the palette, with the colours measured."""
+    fg, bg = choose(seed, client, len(palette.fg), len(labels))
+    x, ink = paint(images, palette.fg[fg], palette.bg[bg], seed, client)
+    return Treated(x, labels, {"fg": shades(x, ink, fg), "bg": shades(x, ~ink, bg)})
 
 
 def paint(images: Tensor, fg: np.ndarray, bg: np.ndarray, seed: int, client: int) -> tuple[Tensor, Tensor]:

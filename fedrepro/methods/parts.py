@@ -140,12 +140,9 @@ def agreement(updates: State, weights: Tensor, signs: Signs = "equal") -> State:
     a tie has agreement 0 (gma-2022, Eq. 3, with the absolute value of its first version; protocols 2.5).
     """
     votes, total = (weights, weights.sum()) if signs == "size" else ((weights > 0).float(), (weights > 0).sum())
-
-    def one(leaf: Tensor) -> Tensor:
-        # Votes of 1 and one division: 7 against 3 clients are then exactly 0.4.
-        return (leaf.sign() * votes.view(-1, *[1] * (leaf.dim() - 1))).sum(0).abs() / total.clamp(min=1e-12)
-
-    return trees.map_tree(one, updates)
+    # Votes of 1 and one division: 7 against 3 clients are then exactly 0.4.
+    balance = trees.mean(trees.map_tree(torch.sign, updates), votes)
+    return trees.map_tree(lambda each: each.abs() / total.clamp(min=1e-12), balance)
 
 
 def survival(kept: State) -> State:
