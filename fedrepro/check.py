@@ -66,9 +66,9 @@ def show(report: Report) -> Group:
         drawn.add_column(head, justify="right" if head in ("published", "difference", "allowed") else "left")
     for result in report.results:
         if result.reason:
-            gap = "–" if result.difference is None else f"{result.difference:+.2f}"
+            gap = "–" if result.difference is None else f"{result.difference:+.{result.decimals}f}"
             status = Text(result.status, style=STYLES[result.status])
-            numbers = (str(result.reference), str(result), gap, f"{result.limit:.2f}")
+            numbers = (str(result.reference), str(result), gap, f"{result.limit:.{result.decimals}f}")
             drawn.add_row(Text(str(result.cell)), *numbers, status, Text(result.reason))
     counts = ", ".join(f"{number} {status}" for status, number in _counts(report.results).items() if number)
     cells = Text(f"{len(report.results)} cells: {counts or 'none'}")

@@ -18,7 +18,7 @@ from fedrepro.curves import digits, percent
 from fedrepro.files import csv_text, write_text
 from fedrepro.layout import Column, Entry, Sheet
 from fedrepro.quantities import Reading
-from fedrepro.schema import Claim, Final, FirstRound, Last, Oscillation, Rounds, Share
+from fedrepro.schema import Claim, Final, FirstRound, Gap, Last, Oscillation, Rounds, Share
 from fedrepro.schema import words as cell_words
 from fedrepro.spec import Paper, load_paper, load_papers
 
@@ -162,7 +162,7 @@ def texts(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> di
 
 def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sheet:
     """A row for each pair; below, the claims with their verdicts, and how these come about."""
-    budget = paper.spec.budgets[paper.budget]
+    budget = paper.spec.budgets[paper.budget].of("claims")
     found = verdicts(evidence)
     legend = [f"{name}: {found[name]}. {words(claim)}" for name, claim in paper.spec.claims.items()]
     legend.append(JUDGED)
@@ -194,6 +194,8 @@ def words(claim: Claim) -> str:
     how = "rounds trained"
     if isinstance(quantity, Final):
         how = f"final {name}"
+    elif isinstance(quantity, Gap):
+        how = f"final {name} less the {quantity.less.replace('_', ' ')}"
     elif isinstance(quantity, Last):
         how = f"mean {name} of the last {quantity.rounds} rounds"
     elif isinstance(quantity, FirstRound):

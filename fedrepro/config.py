@@ -42,12 +42,14 @@ class Watch(Strict):
     `samples`: rows of the pooled training data (a fixed random subset; the final metrics use all of them).
     `train_every`, `test_every`: rounds between evaluations; the last round is always evaluated on everything.
     `precision` is that of the watched training rows only; the final metrics and the test curve are float32.
+    `grad_norm`: the final metrics have the norm of the gradient on each test set, too (fedaug-2022, B.3).
     """
 
     samples: int = Field(default=6000, ge=1)
     train_every: int = Field(default=1, ge=1)
     test_every: int = Field(default=25, ge=1)
     precision: Precision = "fp32"
+    grad_norm: bool = False
 
 
 class RunConfig(Strict):

@@ -73,7 +73,7 @@ class Draft:
 
 def draft(group: str, settings: dict[str, Any], where: str) -> Draft:
     """Merged settings as a configuration, with the pilot where the stopping rule asks for one."""
-    fields = {key: value for key, value in settings.items() if key not in ("pilot", "run", "search")}
+    fields = {key: value for key, value in settings.items() if key not in ("group", "pilot", "run", "search")}
     stop = settings.get("stop", {})
     try:
         if stop.get("threshold") != "pilot":

@@ -159,17 +159,17 @@ def table(paper: str, name: str, root: str | Path = ".") -> Path:
 
 def collect(paper: Paper, name: str) -> Evaluation:
     """What the records of a table's runs say, in the order of its cells; nothing is raised for a faulty record."""
-    spec = paper.table(name)
-    found, faults = watched(paper, paper.table_runs(name), curves=spec.last is not None)
+    spec, wanted = paper.table(name), paper.measured(name)
+    found, faults = watched(paper, wanted, curves=spec.last is not None)
     measures: list[Measure] = []
     for run, each in found.items():
         try:
-            measures += _measures(each, run, spec)
+            measures += _measures(each, run, spec, wanted[run])
         except _Fault as fault:
             faults[run] = _remedied(paper, run, str(fault))
         except FedreproError as error:
             faults[run] = str(error)
-    return Evaluation(measures, {run: faults[run] for run in paper.table_runs(name) if run in faults})
+    return Evaluation(measures, {run: faults[run] for run in wanted if run in faults})
 
 
 def watched(paper: Paper, runs: Iterable[str], curves: bool = True) -> tuple[dict[str, Watched], dict[str, str]]:
@@ -275,7 +275,7 @@ def _record(place: Path, config: RunConfig, budget: str) -> Record:
     return record
 
 
-def _measures(run: Watched, name: str, table: Table) -> list[Measure]:
+def _measures(run: Watched, name: str, table: Table, metrics: list[str]) -> list[Measure]:
     """The rows of one run: seed by seed, metric by metric."""
     stop, (budget, substitute) = run.config.stop, run.origin
     threshold = stop.threshold if stop else None
@@ -283,21 +283,21 @@ def _measures(run: Watched, name: str, table: Table) -> list[Measure]:
     measures = []
     for seed in run.config.seeds:
         entry = run.record.seeds[seed]
-        values = _values(run, seed, table)
+        values = _values(run, seed, table, metrics)
         lowered, raised = (entry.shifted.get(shift, {}) for shift in (shifts[0], shifts[-1])) if shifts else ({}, {})
-        for metric in table.metrics:
+        for metric in metrics:
             ended = (entry.status, entry.rounds, threshold, budget, substitute, raised.get(metric), lowered.get(metric))
             measures.append(Measure(name, seed, metric, values.get(metric), *ended))
     return measures
 
 
-def _values(run: Watched, seed: int, table: Table) -> dict[str, float]:
+def _values(run: Watched, seed: int, table: Table, metrics: list[str]) -> dict[str, float]:
     """What a seed reports, after the table's reduction; nothing where it diverged."""
     entry = run.record.seeds[seed]
     if entry.status == "diverged":
         return {}
     if table.last is not None:
-        return {metric: run.last(seed, metric, table.last) for metric in table.metrics}
-    if absent := [metric for metric in table.metrics if metric not in entry.metrics]:
+        return {metric: run.last(seed, metric, table.last) for metric in metrics}
+    if absent := [metric for metric in metrics if metric not in entry.metrics]:
         raise _Fault(f"{run.place} lacks {absent[0]} of seed {seed}")
     return entry.metrics

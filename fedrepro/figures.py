@@ -109,17 +109,19 @@ def stored(paper: Paper, name: str) -> list[Spread]:
 def _levels(
     spec: Levels, spots: list[tuple[Spot, str]], found: dict[str, Watched], faults: dict[str, str], where: str
 ) -> Plotted:
-    """A point for each cell. The quantity of a seed that did not stop is that at the cap."""
-    metric, points = getattr(spec.quantity, "metric", spec.quantity.kind), []
-    for spot, run in spots:
-        quantities.check_metric(spec.quantity, found[run], f"{where}: run {run}")
-        try:
-            read = (quantities.read(spec.quantity, found[run], seed) for seed in found[run].seeds)
-            values = [value for value, _ in read if value is not None]
-        except FedreproError as error:
-            faults[run] = str(error)
-        else:
-            points.append(_point(spot.line, run, metric, spot.x, values, found[run]))
+    """A point for each cell in each panel. The quantity of a seed that did not stop is that at the cap."""
+    points = []
+    for quantity in spec.quantities:
+        metric = getattr(quantity, "metric", quantity.kind)
+        for spot, run in spots:
+            quantities.check_metric(quantity, found[run], f"{where}: run {run}")
+            try:
+                read = (quantities.read(quantity, found[run], seed) for seed in found[run].seeds)
+                values = [value for value, _ in read if value is not None]
+            except FedreproError as error:
+                faults[run] = str(error)
+            else:
+                points.append(_point(spot.line, run, metric, spot.x, values, found[run]))
     return Plotted(points, faults)
 
 

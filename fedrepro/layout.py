@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fedrepro.results import Result, mean
-from fedrepro.schema import FIXED, Table, matches
+from fedrepro.schema import FIXED, Table, Tolerance, matches
 
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
 STYLES = {
@@ -77,7 +77,8 @@ def sheet(table: Table, results: list[Result]) -> Sheet:
         columns += [Column("published", "published", group), Column("reproduced", "reproduced", group)]
         columns += [Column("T+, T-", "fact", group)] if metric in moved else []
     columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
-    drawn = Sheet(table.title, _legend(table, results[0], stops, bool(moved)), columns)
+    over = any(result.cell.spread for result in results)
+    drawn = Sheet(table.title, _legend(table, results[0], stops, bool(moved), over), columns)
     for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
         drawn.rows.append(_row(drawn, table, list(row), keys, stops, moved))
     return drawn
@@ -169,17 +170,16 @@ def _some(values: list[float], seeds: int) -> str:
     return f"{mean(values) or '–'}{f' ({len(values)})' if 0 < len(values) < seeds else ''}"
 
 
-def _legend(table: Table, result: Result, stops: bool, moved: bool) -> list[str]:
-    unit = f", in {result.published.unit}" if result.published.unit else ""
+def _legend(table: Table, result: Result, stops: bool, moved: bool, over: bool) -> list[str]:
+    unit = f", in {result.published.unit.replace('_', ' ')}" if result.published.unit else ""
     legend = [f"Mean ± standard deviation (population) over the seeds{unit}; budget: {result.budget.label}."]
     if table.last is not None:
         legend.append(f"The number of a seed is the mean over its last {table.last} rounds.")
-    tolerance = result.tolerance
+    if over:
+        legend.append("Where the table prints a standard deviation, so do we the same one, and not that over seeds.")
     if result.budget.compare:
-        legend.append(
-            f"✓ within tolerance, ✗ outside, † outside and declared. Tolerance: the larger of {tolerance.spreads:g} "
-            f"published standard deviations and {tolerance.points:g} points, because {tolerance.reason}."
-        )
+        marks = "✓ within tolerance, ✗ outside, † outside and declared."
+        legend.append(f"{marks} Tolerance: {_allowed(result.tolerance)}, because {result.tolerance.reason}.")
     else:
         legend.append("The numbers of this budget are never compared with the paper's.")
     if stops:
@@ -190,6 +190,16 @@ def _legend(table: Table, result: Result, stops: bool, moved: bool) -> list[str]
             "number of seeds that would have stopped, where it is not all, and – where it is none."
         )
     return [*legend, "Rounds trained: mean over the seeds (least–most)."]
+
+
+def _allowed(tolerance: Tolerance) -> str:
+    """How far a number may be from the published one, for a reader."""
+    spreads, points = f"{tolerance.spreads:g} published standard deviations", f"{tolerance.points:g} points"
+    if not tolerance.share:
+        return f"the larger of {spreads} and {points}"
+    share = f"{100 * tolerance.share:g}% of the published number"
+    own = [*([spreads] if tolerance.spreads else []), *([points] if tolerance.points else []), share]
+    return f"the largest of {', '.join(own)}" if len(own) > 1 else share
 
 
 def _on_print(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""Optimisers as rules: `init(params) -> s`, `update(gradient, s) -> (step, s)`; parameters += step."""
+"""Optimisers as rules: `init(params) -> s`, `update(gradient, s, params) -> (step, s)`; parameters += step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from fedrepro.trees import map_tree
 from fedrepro.types import Rule, State
 
 
-def sgd(lr: float) -> Rule:
-    """Plain gradient descent with a fixed step size."""
+def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Rule:
+    """Gradient descent with a fixed step size, as torch.optim.SGD has it: buf = momentum buf + (gradient + decay w).
+
+    State: the momentum buffer `buf` shaped like the parameters; none without momentum.
+    """
 
     def init(params: State) -> State:
-        return {}
+        return {"buf": map_tree(torch.zeros_like, params)} if momentum else {}
 
-    def update(gradient: State, s: State) -> tuple[State, State]:
+    def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
+        if weight_decay:
+            gradient = map_tree(lambda g, w: g + weight_decay * w, gradient, params)
+        if momentum:
+            gradient = map_tree(lambda buf, g: momentum * buf + g, s["buf"], gradient)
+            s = {"buf": gradient}
         return map_tree(lambda g: g * -lr, gradient), s
 
     return Rule(init, update)
@@ -32,7 +40,7 @@ def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Ru
         zeros = map_tree(torch.zeros_like, params)
         return {"m": zeros, "v": map_tree(torch.clone, zeros), "t": torch.zeros(())}
 
-    def update(gradient: State, s: State) -> tuple[State, State]:
+    def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
         t = s["t"] + 1
         m = map_tree(lambda m, g: torch.lerp(m, g, 1 - b1), s["m"], gradient)
         v = map_tree(lambda v, g: torch.lerp(v, g.square(), 1 - b2), s["v"], gradient)
@@ -42,5 +50,23 @@ def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Ru
         floor, scale = eps * second, -lr * second / first
         step = map_tree(lambda m, v: torch.div(m, v.sqrt().add_(floor)).mul_(scale), m, v)
         return step, {"m": m, "v": v, "t": t}
+
+    return Rule(init, update)
+
+
+def restarted(rule: Rule, at: int) -> Rule:
+    """The rule, re-created before its update number `at`, counted from 0.
+
+    State: the rule's own (`inner`) and the number of updates (`updates`, scalar).
+    """
+
+    def init(params: State) -> State:
+        return {"inner": rule.init(params), "updates": torch.zeros((), dtype=torch.int64)}
+
+    def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
+        fresh = s["updates"] == at
+        inner = map_tree(lambda old, new: torch.where(fresh, new, old), s["inner"], rule.init(gradient))
+        step, inner = rule.update(gradient, inner, params)
+        return step, {"inner": inner, "updates": s["updates"] + 1}
 
     return Rule(init, update)

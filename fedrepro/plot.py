@@ -15,7 +15,7 @@ from fedrepro import figures
 from fedrepro.curves import percent
 from fedrepro.figures import Spread
 from fedrepro.files import write_bytes
-from fedrepro.schema import Curves, Last, Levels, Rounds
+from fedrepro.schema import Curves, Last, Levels, Rounds, product, values
 from fedrepro.spec import Paper, load_papers
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
@@ -55,9 +55,9 @@ def picture(paper: Paper, name: str, points: list[Spread], kind: str) -> bytes:
         return out.getvalue()
 
 
-def caption(paper: Paper, points: list[Spread]) -> str:
+def caption(paper: Paper, name: str, points: list[Spread]) -> str:
     """What the plot shows, at which budget, over how many seeds and on which data, and what is not in it."""
-    budget = paper.spec.budgets[paper.budget]
+    budget = paper.spec.budgets[paper.budget].of(name)
     runs = {point.run: point for point in points}
     most = {run: max(point.n for point in points if point.run == run) for run in runs}
     seeds = f"{min(most.values())}–{max(most.values())}".removeprefix(f"{max(most.values())}–")
@@ -82,11 +82,12 @@ def _figure(paper: Paper, name: str, points: list[Spread]) -> Figure:
     metrics = list(dict.fromkeys(point.metric for point in points))
     lines = list(dict.fromkeys(spot.line for spot, _ in paper.spots(name)))
     # Rounds are numbers; the values of another axis are names, in the order of paper.toml.
-    known = paper.spec.axes[spec.x] if isinstance(spec, Levels) else ()
-    names = [value for value in known if value in {point.x for point in points}]
+    places = values(spec.x) if isinstance(spec, Levels) else ()
+    known = map(spec.place, product({each: paper.spec.axes[each] for each in places})) if places else ()
+    names = [place for place in known if place in {point.x for point in points}]
     drawn = Figure(figsize=(WIDTH, 1.3 + 2.4 * len(metrics)), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    said = " ".join([caption(paper, points), *(f"Not shown: {reason}." for reason in paper.left_out(name))])
+    said = " ".join([caption(paper, name, points), *(f"Not shown: {reason}." for reason in paper.left_out(name))])
     drawn.supxlabel(textwrap.fill(said, CAPTION), fontsize=7, x=0.01, ha="left")
     axes = drawn.subplots(len(metrics), sharex=True, squeeze=False)[:, 0]
     handles = {}  # a line may be in some panels alone
@@ -101,7 +102,7 @@ def _figure(paper: Paper, name: str, points: list[Spread]) -> Figure:
         axes[-1].margins(x=0.1)
         if isinstance(spec.quantity, Rounds):
             axes[-1].set_ylim(bottom=0)
-    axes[-1].set_xlabel(label(spec.x) if names else "round")
+    axes[-1].set_xlabel(" × ".join(map(label, places)) if names else "round")
     title = label(spec.lines) if names else None
     shown = [handles[line] for line in lines if line in handles]
     axes[0].legend(handles=shown, title=title, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)

@@ -15,7 +15,7 @@ from fedrepro.curves import digits, shown
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.evaluate import Watched
 from fedrepro.files import csv_text, write_text
-from fedrepro.schema import Claim, Final, FirstRound, Last, Oscillation, Quantity, Share
+from fedrepro.schema import Claim, Final, FirstRound, Gap, Last, Oscillation, Quantity, Share
 from fedrepro.spec import Paper
 
 
@@ -84,6 +84,8 @@ def read(quantity: Quantity, run: Watched, seed: int, reference: Watched | None 
         return None, False
     if isinstance(quantity, Final):
         return shown(quantity.metric, entry.metrics[quantity.metric]), False
+    if isinstance(quantity, Gap):
+        return _gap(quantity, entry.metrics), False
     if isinstance(quantity, Last):
         return shown(quantity.metric, run.last(seed, quantity.metric, quantity.rounds)), False
     if isinstance(quantity, FirstRound):
@@ -121,11 +123,11 @@ def first_round(curve: Sequence[tuple[int, float]], level: float) -> tuple[int |
 
 def check_metric(quantity: Quantity, run: Watched, where: str) -> None:
     """Raise UsageError where the run does not have the metric; a run has none at all if all seeds diverged."""
-    metric = getattr(quantity, "metric", None)
     ends = {name for seed in run.seeds for name in run.record.seeds[seed].metrics}
-    known = ends if isinstance(quantity, Final) else run.metrics
-    if run.seeds and metric is not None and metric not in known:
-        raise UsageError(f"{where}: {unknown('metric', metric, known)}")
+    known = ends if isinstance(quantity, Final | Gap) else run.metrics
+    for metric in (getattr(quantity, name, None) for name in ("metric", "less")):
+        if run.seeds and metric is not None and metric not in known:
+            raise UsageError(f"{where}: {unknown('metric', metric, known)}")
 
 
 def path(paper: str, root: str | Path = ".") -> Path:
@@ -157,6 +159,11 @@ def _readings(name: str, claim: Claim, run: str, found: Watched, reference: Watc
         kept = None if value is None else digits(value)
         readings.append(Reading(name, run, seed, kept, censored, *found.origin))
     return readings
+
+
+def _gap(quantity: Gap, metrics: dict[str, float]) -> float:
+    """In the unit of the metrics, which is the same."""
+    return shown(quantity.metric, metrics[quantity.metric]) - shown(quantity.less, metrics[quantity.less])
 
 
 def _share(level: Share, metric: str, reference: Watched | None, seed: int) -> float | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedrepro.errors import UsageError
 from fedrepro.evaluate import Evaluation, Measure
-from fedrepro.schema import Budget, Instead, Remark, Tolerance, remark_on
+from fedrepro.schema import Instead, Label, Remark, Tolerance, remark_on
 from fedrepro.spec import Cell, Paper
 
 SCALE = {"percent": 100.0}  # unit of a published number -> what our measure is multiplied with
@@ -36,6 +36,7 @@ class Result:
     """One cell: the published number, what the seeds gave, and how the two compare.
 
     `measures`: one per seed; none where the cell was not run, or where `fault` says what is wrong with the record.
+    `spreads`: likewise, of the metric that the printed standard deviation is; none where this is over seeds.
     `deviation`: the declaration about the cell, if there is one. `instead`: why `reference`, the number that the cell
     is compared with, is not the published one. `chosen`: what a search found for the run, in
     words; empty where there was none.
@@ -46,7 +47,8 @@ class Result:
     reference: Published
     instead: Instead | None
     measures: tuple[Measure, ...]
-    budget: Budget
+    spreads: tuple[Measure, ...]
+    budget: Label
     tolerance: Tolerance
     deviation: Remark | None
     fault: str
@@ -68,13 +70,23 @@ class Result:
 
     @property
     def mean(self) -> str:
-        """The mean over the seeds with two decimals; empty without a value."""
-        return mean(self.values)
+        """The mean over the seeds, with `decimals`; empty without a value."""
+        return mean(self.values, self.decimals)
 
     @property
     def spread(self) -> str:
-        """The population standard deviation over the seeds with two decimals; empty without a value."""
-        return f"{statistics.pstdev(self.values):.2f}" if self.values else ""
+        """The population standard deviation over the seeds; empty without a value.
+
+        Where the printed one is of something else, the mean over the seeds of what it is of.
+        """
+        if self.cell.spread:
+            return mean(self._in_unit(measure.value for measure in self.spreads), self.decimals)
+        return f"{statistics.pstdev(self.values):.{self.decimals}f}" if self.values else ""
+
+    @property
+    def decimals(self) -> int:
+        """How many decimals our number has: two in percent, and else those of the published one."""
+        return 2 if self.published.unit in SCALE else len(self.published.mean.partition(".")[2])
 
     @property
     def difference(self) -> float | None:
@@ -84,7 +96,7 @@ class Result:
     @property
     def limit(self) -> float:
         """The largest difference within tolerance, in the published unit."""
-        return round(self.tolerance.limit(float(self.reference.spread or 0)), 6)
+        return round(self.tolerance.limit(float(self.reference.mean), float(self.reference.spread or 0)), 6)
 
     @property
     def inside(self) -> bool:
@@ -121,9 +133,9 @@ class Result:
         return {"not-run": "not run", "missing": "missing"}.get(self.status, "diverged")
 
 
-def mean(values: list[float]) -> str:
-    """With two decimals; empty without a value."""
-    return f"{statistics.fmean(values):.2f}" if values else ""
+def mean(values: list[float], decimals: int = 2) -> str:
+    """With that many decimals; empty without a value."""
+    return f"{statistics.fmean(values):.{decimals}f}" if values else ""
 
 
 def join(paper: Paper, table: str, found: Evaluation) -> list[Result]:
@@ -143,8 +155,9 @@ def join(paper: Paper, table: str, found: Evaluation) -> list[Result]:
             printed[cell.key],
             reference=_elsewhere(cell, swapped[cell].table, printed) if swapped[cell] else printed[cell.key],
             instead=swapped[cell],
-            measures=tuple(seeds[cell.run or "", cell.metric]),
-            budget=paper.spec.budgets[paper.budget],
+            measures=tuple(seeds[cell.run or "", cell.source]),
+            spreads=tuple(seeds[cell.run or "", cell.spread]),
+            budget=paper.spec.budgets[paper.budget].of(table),
             tolerance=spec.tolerance,
             deviation=remark_on(spec.deviations, cell.facts | {"budget": paper.budget}),
             fault=found.faults.get(cell.run or "", ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -14,6 +14,7 @@ from fedrepro.config import Stop, Strict, Value
 When = dict[str, str | tuple[str, ...]]  # axis (or `metric`, `budget`) -> the value or values that are meant
 Cells = tuple[dict[str, tuple[str, ...]], ...]  # blocks of axes, each the product of its values (first axis slowest)
 Point = dict[str, str]  # axis -> value: where a cell stands
+Said = TypeVar("Said", "Remark", "Read")  # what is about the cells that its `when` selects
 FIXED = ("dataset", "method")  # axes of every table; the others make up the column `variant`
 
 
@@ -24,12 +25,22 @@ class Rule(Strict):
     settings: dict[str, Any]
 
 
-class Budget(Strict):
-    """What a setting costs: rules on top of the paper's own. `compare` false: never compared with published numbers."""
+class Label(Strict):
+    """What a reader is told of a budget. `compare` false: its numbers are never compared with published ones."""
 
     label: str
     compare: bool = True
+
+
+class Budget(Label):
+    """What a setting costs: rules on top of the paper's own. `own`: what some tables, figures or `claims` say of it."""
+
+    own: dict[str, Label] = {}
     rules: tuple[Rule, ...] = ()
+
+    def of(self, name: str) -> Label:
+        """What the table or figure of that name, or `claims`, says of it."""
+        return self.own.get(name, self)
 
 
 class Tolerance(Strict):
@@ -37,11 +48,12 @@ class Tolerance(Strict):
 
     spreads: float = Field(ge=0)
     points: float = Field(ge=0)
+    share: float = Field(default=0, ge=0)
     reason: str = Field(min_length=1)
 
-    def limit(self, spread: float) -> float:
-        """The largest difference allowed, in the published unit: the larger of `spreads` spreads and `points`."""
-        return max(self.spreads * spread, self.points)
+    def limit(self, number: float, spread: float) -> float:
+        """The largest difference from `number` allowed, in its unit: of `spreads` spreads, `points`, `share` of it."""
+        return max(self.spreads * spread, self.points, self.share * abs(number))
 
 
 class Remark(Strict):
@@ -57,9 +69,22 @@ class Instead(Remark):
     table: str
 
 
+class Read(Strict):
+    """Which metric of the record the cells that `when` selects are, where it is not the one that they are named by.
+
+    `metric` may have axes in braces, as in grad_norm_{domain}. `spread`: the metric that the printed standard deviation
+    is, where it is none over seeds.
+    """
+
+    when: When = {}
+    metric: str = Field(min_length=1)
+    spread: str = ""
+
+
 class Table(Strict):
     """One table: its cells, once for every metric.
 
+    `implied`: axes of the cells' runs that the published keys do not have. `reads`: the first that matches counts.
     `reduction`: what a seed reports, `final` (the end of training) or `last<N>` (the mean over its last N rounds).
     `readings` say how we read the paper where it is ambiguous: footnotes of the rows that they are about. `tolerance`
     is the paper's where a table has none of its own.
@@ -70,6 +95,8 @@ class Table(Strict):
     reduction: str
     tolerance: Tolerance
     cells: Cells
+    implied: Point = {}
+    reads: tuple[Read, ...] = ()
     readings: tuple[Remark, ...] = ()
     instead: tuple[Instead, ...] = ()
     deviations: tuple[Remark, ...] = ()
@@ -91,6 +118,14 @@ class Final(Strict):
 
     kind: Literal["final"]
     metric: str
+
+
+class Gap(Strict):
+    """A metric of the record less another of the same seed, `less`: both at the end of training."""
+
+    kind: Literal["gap"]
+    metric: str
+    less: str
 
 
 class Last(Strict):
@@ -135,7 +170,7 @@ class FirstRound(Strict):
     level: float | Share
 
 
-Quantity = Annotated[Final | Last | Rounds | Oscillation | FirstRound, Field(discriminator="kind")]
+Quantity = Annotated[Final | Gap | Last | Rounds | Oscillation | FirstRound, Field(discriminator="kind")]
 
 
 class Spot(NamedTuple):
@@ -171,24 +206,35 @@ class Curves(Strict):
 class Levels(Strict):
     """A quantity over the values of axis `x` in their order; a line for each value of `lines`.
 
-    `quantity`: the number of rounds trained, or a metric at the end or over the last rounds.
+    `x` may be several axes, whose values make up one place. `quantity`: the number of rounds trained, or a metric at
+    the end or over the last rounds; `panels`: further metrics, reduced likewise, each in a panel of its own.
     `not_run` says why there is no such figure yet; `left_out` why a budget (or any) does not run some of its cells.
     """
 
     kind: Literal["levels"]
     title: str
-    x: str
+    x: str | tuple[str, ...]
     lines: str
     quantity: Annotated[Final | Last | Rounds, Field(discriminator="kind")] = Rounds(kind="rounds")
+    panels: tuple[str, ...] = ()
     cells: Cells = Field(min_length=1)
     not_run: str = ""
     left_out: tuple[Remark, ...] = ()
+
+    @property
+    def quantities(self) -> list[Final | Last | Rounds]:
+        """What is shown, panel by panel."""
+        return [self.quantity, *(self.quantity.model_copy(update={"metric": metric}) for metric in self.panels)]
 
     def spots(self) -> list[Spot]:
         """Line after line, each in the order of its cells."""
         cells = points(self.cells)
         lines = dict.fromkeys(cell[self.lines] for cell in cells)
-        return [Spot(line, cell[self.x], cell) for line in lines for cell in cells if cell[self.lines] == line]
+        return [Spot(line, self.place(cell), cell) for line in lines for cell in cells if cell[self.lines] == line]
+
+    def place(self, cell: Point) -> str:
+        """Where a cell stands on the axis of the figure."""
+        return " × ".join(cell[axis] for axis in values(self.x))
 
 
 Figure = Annotated[Curves | Levels, Field(discriminator="kind")]
@@ -260,7 +306,10 @@ class Base(Strict):
 
 
 class Spec(Strict):
-    """paper.toml. `axes`: axis -> value -> settings; the key `run` of a value is its part of the run's name."""
+    """paper.toml. `axes`: axis -> value -> settings; the key `run` of a value is its part of the run's name.
+
+    A `group` among the settings parts a dataset's runs, of which one pipeline file cannot take many.
+    """
 
     title: str
     defaults: dict[str, Any] = {}
@@ -349,8 +398,8 @@ def matches(when: When, facts: Mapping[str, str]) -> bool:
     return all(facts.get(key) in values(wanted) for key, wanted in when.items())
 
 
-def remark_on(remarks: Iterable[Remark], facts: Mapping[str, str]) -> Remark | None:
-    """The first remark that is about the cell described by `facts`, if any."""
+def remark_on(remarks: Iterable[Said], facts: Mapping[str, str]) -> Said | None:
+    """The first of some remarks, or readings, that is about the cell described by `facts`, if any."""
     return next((remark for remark in remarks if matches(remark.when, facts)), None)
 
 

@@ -24,7 +24,11 @@ Entry = TypeVar("Entry", Found, Chosen)
 
 @dataclass(frozen=True)
 class Cell:
-    """The place of one published number. `run` is None where `reason` says why there is none."""
+    """The place of one published number. `run` is None where `reason` says why there is none.
+
+    `source`: the metric of the record that it is. `spread`: that which its printed standard deviation is; empty where
+    this is over seeds.
+    """
 
     paper: str
     table: str
@@ -33,7 +37,9 @@ class Cell:
     method: str
     metric: str
     run: str | None
-    reason: str = ""
+    reason: str
+    source: str
+    spread: str
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -102,6 +108,14 @@ class Paper:
         """The names of the runs that fill a table, in the order of its cells."""
         return list(dict.fromkeys(cell.run for cell in self.cells(table, budget) if cell.run is not None))
 
+    def measured(self, table: str) -> dict[str, list[str]]:
+        """Run -> the metrics of the record that its cells in a table are, and those that their spreads are."""
+        spec, found = self.table(table), dict.fromkeys(self.table_runs(table), ())
+        for point in schema.points(spec.cells):
+            if (run := self._run_name(point | spec.implied)) in found:
+                found[run] += tuple(name for metric in spec.metrics for name in self._sources(spec, point, metric))
+        return {run: list(filter(None, dict.fromkeys(names))) for run, names in found.items()}
+
     def sheet(self, sheet: str) -> tuple[str, dict[str, Any]]:
         """The dataset that a sample sheet shows, and the parameters of its synthesis; UsageError for an unknown one."""
         if sheet not in self.spec.sheets:
@@ -148,8 +162,10 @@ class Paper:
 
     def _known(self, claim: str) -> comparisons.Run:
         """The run of a cell, for the cells of tables and figures alone."""
-        drawn = (*self.spec.tables.values(), *self.spec.figures.values())
-        cells = {frozenset(cell.items()): self._run_name(cell) for each in drawn for cell in schema.points(each.cells)}
+        drawn = [(table.cells, table.implied) for table in self.spec.tables.values()]
+        drawn += [(figure.cells, {}) for figure in self.spec.figures.values()]
+        places = ((cell, cell | implied) for cells, implied in drawn for cell in schema.points(cells))
+        cells = {frozenset(cell.items()): self._run_name(whole) for cell, whole in places}
 
         def run(cell: Point) -> str | None:
             if frozenset(cell.items()) not in cells:
@@ -228,7 +244,8 @@ class Paper:
         """The cells that are run: those of the tables, but for what they leave out, and those of the figures."""
         for name, table in self.spec.tables.items():
             wanted = self.table_runs(name, budget)
-            yield from (point for point in schema.points(table.cells) if self._run_name(point) in wanted)
+            places = (point | table.implied for point in schema.points(table.cells))
+            yield from (point for point in places if self._run_name(point) in wanted)
         for figure in self.spec.figures.values():
             yield from (spot.cell for spot in self._spots(figure, budget))
 
@@ -272,14 +289,23 @@ class Paper:
 
     def _cell(self, table: str, point: Point, metric: str, budget: str | None) -> Cell:
         variant = ";".join(f"{axis}={value}" for axis, value in point.items() if axis not in FIXED)
-        facts = {**point, "metric": metric, "budget": budget or self.budget}
-        remark = remark_on(self.spec.tables[table].not_run, facts)
-        run, reason = (None, remark.reason) if remark else (self._run_name(point), "")
-        return Cell(self.name, table, point["dataset"], variant, point["method"], metric, run, reason)
+        spec = self.spec.tables[table]
+        remark = remark_on(spec.not_run, {**point, "metric": metric, "budget": budget or self.budget})
+        run, reason = (None, remark.reason) if remark else (self._run_name(point | spec.implied), "")
+        sources = self._sources(spec, point, metric)
+        return Cell(self.name, table, point["dataset"], variant, point["method"], metric, run, reason, *sources)
+
+    def _sources(self, table: Table, point: Point, metric: str) -> tuple[str, str]:
+        """The metrics of the record that a cell is, and that its spread is; the second may be empty."""
+        read = remark_on(table.reads, point | {"metric": metric, "budget": self.budget})
+        return (read.metric.format_map(point), read.spread) if read else (metric, "")
 
     def _run_name(self, point: Point) -> str:
-        parts = (_slug(self.spec.axes[axis][point[axis]].get("run", point[axis])) for axis in _ordered(point))
-        return "-".join(part for part in parts if part)
+        return "-".join(filter(None, (self._part(axis, point) for axis in _ordered(point))))
+
+    def _part(self, axis: str, point: Point) -> str:
+        """What a value of an axis adds to the names of runs."""
+        return _slug(self.spec.axes[axis][point[axis]].get("run", point[axis]))
 
     def _settings(self, point: Point, budget: str) -> dict[str, Any]:
         """Merge defaults, the values of the axes, the rules of the budget `paper` and those of the budget in use."""
@@ -303,8 +329,8 @@ class Paper:
     def _bare(self, point: Point, budget: str) -> tuple[Draft, dict[str, Any]]:
         """A cell's draft without its search, and the settings behind it."""
         settings = self._settings(point, budget)
-        group = _slug(self.spec.axes["dataset"][point["dataset"]].get("run", point["dataset"]))
-        return drafts.draft(group, settings, self._where(point)), settings
+        parts = (self._part("dataset", point), _slug(settings.get("group", "")))
+        return drafts.draft("-".join(filter(None, parts)), settings, self._where(point)), settings
 
     def _where(self, point: Point) -> str:
         return f"{self.folder / 'paper.toml'}: {self._run_name(point)}"

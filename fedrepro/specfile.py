@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fedrepro.errors import UsageError, unknown
-from fedrepro.schema import FIXED, Cells, FirstRound, Levels, Share, Spec, Table, When, first_fault, values
+from fedrepro.schema import FIXED, Cells, FirstRound, Levels, Rounds, Share, Spec, Table, When, first_fault, values
 
 
 def read(path: Path) -> Spec:
@@ -33,6 +34,9 @@ def read(path: Path) -> Spec:
     for name, budget in spec.budgets.items():
         for rule in budget.rules:
             _check_when(rule.when, spec.axes, f"{path}: budgets.{name}")
+        for own in budget.own:
+            if own not in (known := [*spec.tables, *spec.figures, "claims"]):
+                raise UsageError(f"{path}: budgets.{name}.own: {unknown('table or figure', own, known)}")
     return spec
 
 
@@ -42,8 +46,10 @@ def _check_tables(spec: Spec, path: Path) -> None:
         _check_reduction(table, where)
         _check_cells(table.cells, FIXED, spec.axes, where)
         facts = {**spec.axes, "metric": table.metrics, "budget": spec.budgets}
-        for remark in (*table.readings, *table.instead, *table.deviations, *table.not_run):
+        for remark in (*table.readings, *table.instead, *table.deviations, *table.not_run, *table.reads):
             _check_when(remark.when, facts, where)
+        _check_implied(table, spec.axes, where)
+        _check_reads(table, where)
         for remark in table.instead:
             if remark.table not in spec.tables:
                 raise UsageError(f"{where}: {unknown('table', remark.table, spec.tables)}")
@@ -56,15 +62,31 @@ def _check_reduction(table: Table, where: str) -> None:
         raise UsageError(f"{where}: {unknown('reduction', table.reduction, ('final', 'last<N>'))}") from None
 
 
+def _check_implied(table: Table, axes: Mapping[str, Iterable[str]], where: str) -> None:
+    _check_when(table.implied, axes, f"{where}: implied")
+    if twice := [axis for axis in table.implied if any(axis in block for block in table.cells)]:
+        raise UsageError(f"{where}: axis {twice[0]!r} is in `implied` and again in `cells`.")
+
+
+def _check_reads(table: Table, where: str) -> None:
+    """Every axis in braces must be one of all cells."""
+    for read in table.reads:
+        for axis in (axis for _, axis, _, _ in string.Formatter().parse(read.metric) if axis is not None):
+            if absent := [block for block in table.cells if axis not in block]:
+                raise UsageError(f"{where}: reads: {unknown('axis', axis, absent[0])}")
+
+
 def _check_figures(spec: Spec, path: Path) -> None:
     names = [*spec.tables, *spec.figures, "claims"]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{path}: there would be two stages 'evaluate-{twice[0]}': rename a table or a figure.")
     for name, figure in spec.figures.items():
         where = f"{path}: figures.{name}"
-        own = (figure.x, figure.lines) if isinstance(figure, Levels) else ()
+        own = (*values(figure.x), figure.lines) if isinstance(figure, Levels) else ()
         for axis in own:
             _check_when({axis: ()}, spec.axes, where)
+        if isinstance(figure, Levels) and figure.panels and isinstance(figure.quantity, Rounds):
+            raise UsageError(f"{where}: `panels` are metrics, and its quantity is none: give the figure a `quantity`.")
         _check_cells(figure.cells, (*FIXED, *own), spec.axes, where)
         for remark in figure.left_out:
             _check_when(remark.when, {**spec.axes, "budget": spec.budgets}, where)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fedrepro import trees
 from fedrepro.config import RunConfig
 from fedrepro.data import Federation
 from fedrepro.data.draws import Feeder
-from fedrepro.lift import modes, over_seeds
+from fedrepro.errors import UsageError
+from fedrepro.lift import over_seeds
 from fedrepro.nets import pixels
+from fedrepro.scoring import in_parts, norm, score
 from fedrepro.streams import stream, torch_stream
 from fedrepro.types import Method, State
-
-# Rows of one evaluation call: large enough for full-speed products, small enough for the cache.
-EVALUATION_ROWS = 1000
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -45,7 +44,7 @@ class Lane:
     status: str = "running"
     rounds: int = 0
     rejected: int = 0
-    idle: int = 0  # rounds in a row in which no client's update was accepted
+    idle: int = 0  # rounds without an accepted client since one was accepted in training
     seconds: float = 0.0
     armed: bool = False
     curve: list[Curve] = field(default_factory=list)
@@ -74,6 +73,8 @@ class Training:
     """
 
     def __init__(self, config: RunConfig, method: Method, data: dict[int, Federation], device: torch.device):
+        if config.watch.grad_norm and method.gradient is None:
+            raise UsageError(f"{config.method} has no single model whose gradient could be taken: unset grad_norm.")
         self.config, self.method, self.device = config, method, device
         self.round = 0
         self.lanes = [self._lane(seed, federation) for seed, federation in data.items()]
@@ -87,7 +88,8 @@ class Training:
         members = set(range(len(data.sizes))) if self.method.members else set()
         # Decoded once, and as autocast would round it every time.
         seen = pixels(x[chosen]).to(PRECISIONS[self.config.watch.precision])
-        return Lane(seed, data, Feeder(seed, x, y, data.sizes), (seen, y[chosen]), stale=members)
+        feeder = Feeder(seed, x, y, data.sizes, augment=data.augment)
+        return Lane(seed, data, feeder, (seen, y[chosen]), stale=members)
 
     def _start(self, lane: Lane) -> State:
         state = self.method.init(lambda client, part: torch_stream(lane.seed, 0, client, part), lane.data.sizes)
@@ -128,7 +130,10 @@ class Training:
             for name, values in shown.items():
                 if name not in ("loss", "accepted"):
                     lane.record(self.round, name, values[row].item())
-            lane.idle = 0 if accepted[row].any() else lane.idle + 1
+            if not accepted[row].any():
+                lane.idle += 1
+            elif phase.trains:
+                lane.idle = 0
             if not lane.stopped:
                 lane.rounds = self.round
                 lane.rejected += int((~accepted[row]).sum())
@@ -201,18 +206,37 @@ class Training:
         return lane.kept.mean(0)
 
     def _test(self, lane: Lane, row: int) -> None:
+        for metric, value in self._tests(lane, row).items():
+            lane.record(self.round, metric, value)
+
+    def _tests(self, lane: Lane, row: int) -> dict[str, float]:
+        """Accuracy and loss on every test set, and their plain means over the sets of each group."""
+        metrics = {}
         for name, (x, y) in lane.data.tests.items():
-            accuracy, loss = self._score(row, x, y)
-            lane.record(self.round, f"{name}_accuracy", accuracy)
-            lane.record(self.round, f"{name}_loss", loss)
+            metrics[f"{name}_accuracy"], metrics[f"{name}_loss"] = self._score(row, x, y)
+        for group, names in lane.data.groups.items():
+            for what in ("accuracy", "loss"):
+                metrics[f"{group}_{what}"] = statistics.fmean(metrics[f"{name}_{what}"] for name in names)
+        return metrics
 
     def _metrics(self, row: int) -> dict[str, float]:
-        """What is reported: accuracy and loss on all clients' training rows pooled, and on every test set."""
+        """What is reported: accuracy and loss on all clients' training rows pooled, and whatever tests show."""
         lane = self.running[row]
-        metrics = {}
-        for name, (x, y) in {"train": (lane.feeder.x, lane.feeder.y), **lane.data.tests}.items():
-            metrics[f"{name}_accuracy"], metrics[f"{name}_loss"] = self._score(row, x, y)
-        return metrics
+        accuracy, loss = self._score(row, lane.feeder.x, lane.feeder.y)
+        metrics = {"train_accuracy": accuracy, "train_loss": loss, **self._tests(lane, row)}
+        return metrics | (self._grad_norms(lane, row) if self.config.watch.grad_norm else {})
+
+    def _grad_norms(self, lane: Lane, row: int) -> dict[str, float]:
+        """Norms of the gradient of the mean cross entropy on every test set (fedaug-2022, B.3; protocols A7).
+
+        Their mean is `grad_norm_all`, their sample standard deviation (ddof 1), where there are two, `grad_norm_std`.
+        """
+        state = trees.one(self.state, row)
+        gradient = lambda x, y: self.method.gradient(state, x.to(self.device), y.to(self.device))  # noqa: E731
+        norms = {f"grad_norm_{name}": norm(gradient, x, y) for name, (x, y) in lane.data.tests.items()}
+        found = list(norms.values())
+        spread = {"grad_norm_std": statistics.stdev(found)} if len(found) > 1 else {}
+        return norms | {"grad_norm_all": statistics.fmean(found)} | spread
 
     def _score(self, row: int, x: Tensor, y: Tensor) -> tuple[float, float]:
         state = trees.one(self.state, row)
@@ -267,15 +291,3 @@ def without_rejected(old: State, new: State, clients: Tensor, accepted: Tensor) 
         mend = lambda a, b, lost=lost: a.index_copy(0, lost, b[lost])  # noqa: E731
         states.append({**after, "clients": trees.map_tree(mend, after["clients"], before["clients"])})
     return trees.stack(states)
-
-
-def in_parts(logits: Callable[[Tensor], Tensor], x: Tensor, dim: int = 0) -> Tensor:
-    """`logits` of x [N, ...] in parts of EVALUATION_ROWS, joined along their row axis `dim`."""
-    # Clients one after another: a batched product would copy the shared rows once for each of them.
-    with modes(clients="loop"):
-        return torch.cat([logits(part).float() for part in x.split(EVALUATION_ROWS)], dim)
-
-
-def score(logits: Tensor, y: Tensor) -> tuple[float, float]:
-    """Accuracy (a fraction) and mean cross entropy of logits [N, classes] against y [N]."""
-    return (logits.argmax(1) == y).double().mean().item(), F.cross_entropy(logits, y).item()

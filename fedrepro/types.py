@@ -55,11 +55,13 @@ class Phase:
     """One communication round: `step` (State, Batch) -> (State, Metrics), for one seed, clients stacked first.
 
     alone: whether seeds go one after another because `step` is no faster on a batch of them
+    trains: whether clients train in it; that they are accepted in one where they do not is no sign of life
     """
 
     draw: Draw
     step: Callable[[State, Batch], tuple[State, Metrics]]
     alone: bool = False
+    trains: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,15 @@ class Method:
     phases:  the cycle; round t plays phases[t mod len]
     predict: (State, x [N, ...]) -> logits [N, classes]
     members: set where the prediction is an ensemble's
+    gradient: set where one model predicts: (State, x [N, ...], y [N]) -> the gradient {params} of the sum of the rows'
+              cross entropies at the server's parameters
     """
 
     init: Callable[[Streams, tuple[int, ...]], State]
     phases: tuple[Phase, ...]
     predict: Callable[[State, Tensor], Tensor]
     members: Members | None = None
+    gradient: Callable[[State, Tensor, Tensor], State] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,9 +111,9 @@ class Task:
 class Rule(NamedTuple):
     """A pair of pure functions: `init(like) -> s`, `update(..., s) -> (..., s)`.
 
-    optimiser  update(direction, s)        -> (step, s); parameters += step
-    weighting  update(risks [K], s)        -> (weights [K], s)
-    server     update(reports, weights, s) -> (step, s)
+    optimiser  update(direction, s, params)       -> (step, s); parameters += step; only weight decay reads params
+    weighting  update(risks [K], accepted [K], s) -> (weights [K], s); who is not accepted has the weight 0
+    server     update(reports, weights, s)        -> (step, s)
     """
 
     init: Callable
@@ -131,8 +136,12 @@ class Net(NamedTuple):
 
     descend: where a network has a gradient of its own, faster than autograd's: (params {[K, ...]}, x [K, B, ...],
              y [K, B], live [K, B]) -> (gradient {[K, ...]}, risk [K]) of the mean cross entropy of the live rows
+    features, head: where the network says them: (params, x [B, ...]) -> the input [B, F] of the final linear layer, and
+             the dotted name of that layer in params
     """
 
     init: Callable[[torch.Generator], State]
     apply: Callable[[State, Tensor], Tensor]
     descend: Callable[[State, Tensor, Tensor, Tensor], tuple[State, Tensor]] | None = None
+    features: Callable[[State, Tensor], Tensor] | None = None
+    head: str = ""

@@ -103,14 +103,14 @@ def test_diverged_seeds_and_seeds_that_the_spec_does_not_have_do_not_count(toy):
     made.watch(toy, SEQUENTIAL, {0: curve, 1: wild, 2: other, 9: wild}, seed_1=lost)
     assert points(toy, "f1", run=SEQUENTIAL, metric="train_accuracy") == {"1": (60, 10, 2)}
     assert points(toy, "f2", run=SEQUENTIAL) == {"sequential": (50, 10, 2)}  # 40 and 60
-    assert "type sequential: 1 diverged and left out" in plot.caption(toy, figures.collect(toy, "f1").points)
+    assert "type sequential: 1 diverged and left out" in plot.caption(toy, "f1", figures.collect(toy, "f1").points)
 
 
 def test_a_run_whose_seeds_all_diverged_is_said_and_not_drawn(toy):
     lost = {"status": "diverged", "metrics": {}, "rounds": 2}
     made.watch(toy, SEQUENTIAL, {}, seed_0=lost, seed_1=lost, seed_2=lost)
     assert points(toy, "f1", run=SEQUENTIAL) == {"": (None, None, 0)}
-    assert "type sequential, train accuracy: no value" in plot.caption(toy, figures.collect(toy, "f1").points)
+    assert "type sequential, train accuracy: no value" in plot.caption(toy, "f1", figures.collect(toy, "f1").points)
     drawn(toy)
     assert [problem for problem in check.run(toy.root).problems if "figures" in problem] == []
 
@@ -168,13 +168,13 @@ def test_levels_stand_in_the_order_of_their_axis_and_the_cap_is_marked(toy):
 
 
 def test_the_caption_says_budget_seeds_and_data(toy):
-    assert plot.caption(toy, figures.collect(toy, "f1").points) == (
+    assert plot.caption(toy, "f1", figures.collect(toy, "f1").points) == (
         "Mean over the seeds, band: ± one standard deviation (population). Budget: paper; 3 seeds."
     )
     record = json.loads(evaluate.record_path(made.NAME, PARALLEL, toy.root).read_text())
     record["data"]["substitute"] = "other toys"
     made.write(toy.root, PARALLEL, record)
-    assert plot.caption(toy, figures.collect(toy, "f2").points).endswith(
+    assert plot.caption(toy, "f2", figures.collect(toy, "f2").points).endswith(
         "3 seeds; data: other toys, in place of the paper's own."
     )
 
@@ -184,7 +184,7 @@ def test_smoke_is_never_compared(tmp_path):
     for run in (SEQUENTIAL, PARALLEL):
         made.watch(loaded, run, {0: {"train_accuracy": {3: 0.25}, "test_accuracy": {3: 0.5}}})
     assert "Budget: smoke; never compared with the paper's numbers; 1 seed." in plot.caption(
-        loaded, figures.collect(loaded, "f1").points
+        loaded, "f1", figures.collect(loaded, "f1").points
     )
 
 
@@ -271,7 +271,7 @@ def test_a_run_without_a_metric_is_absent_from_its_panel_alone(tmp_path):
     assert legend == ["Game (Smooth), type sequential", "Game (Smooth), type parallel"]
     colours = {axis.lines[-1].get_color() for axis in picture.axes}  # of the parallel game, the last line of each panel
     assert len(colours) == 1
-    assert "no value" not in plot.caption(loaded, found)
+    assert "no value" not in plot.caption(loaded, "f1", found)
 
 
 def test_a_run_with_none_of_the_metrics_is_refused(tmp_path):

@@ -164,14 +164,18 @@ def test_a_plugin_is_trained(plugin):
 
 # What numbers depend on
 
-CORE = {f"fedrepro/{name}.py" for name in ("config", "lift", "nets", "optim", "streams", "train", "trees", "types")}
+CORE = {
+    f"fedrepro/{name}.py"
+    for name in ("config", "lift", "nets", "optim", "scoring", "streams", "train", "trees", "types")
+}
 DATA = {
     f"fedrepro/data/{name}.py"
     for name in (
-        *("__init__", "clients", "draws", "fedgma", "femnist", "images", "palettes", "partition", "plain", "rotated"),
-        *("sources", "synth"),
+        *("__init__", "augment", "clients", "domains", "draws", "fedgma", "femnist", "images", "palettes", "partition"),
+        *("pictures", "plain", "rotated", "sources", "synth"),
     )
 }
+FAMILY = [f"methods/{name}" for name in ("federated", "local", "networks", "options", "parts", "penalties")]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,8 @@ DATA = {
     [
         ("f-irm", ["methods/games"]),
         ("v-fl-smooth-fast", ["methods/games"]),
-        ("fedavg", ["convnets", "methods/federated", "methods/parts"]),
+        ("fedavg", ["convnets", "modules", "resnets", *FAMILY]),
+        ("erm", ["convnets", "modules", "resnets", "methods/domains", "methods/weightings", *FAMILY]),
     ],
 )
 def test_the_files_behind_a_method(name, own):

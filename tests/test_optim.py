@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrepro import trees
-from fedrepro.optim import adam, sgd
+from fedrepro.optim import adam, restarted, sgd
 
 
 def params(dtype=torch.float32):
@@ -26,8 +26,11 @@ def gradients(t):
         (adam(0.01), lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-7)),
         (adam(0.3, b1=0.5, b2=0.9, eps=1e-3), lambda p: torch.optim.Adam(p, lr=0.3, betas=(0.5, 0.9), eps=1e-3)),
         (sgd(0.3), lambda p: torch.optim.SGD(p, lr=0.3)),
+        (sgd(0.3, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.3, momentum=0.9)),
+        (sgd(0.3, weight_decay=0.1), lambda p: torch.optim.SGD(p, lr=0.3, weight_decay=0.1)),
+        (sgd(0.1, 0.9, 1e-3), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-3)),
     ],
-    ids=["adam", "adam with other constants", "sgd"],
+    ids=["adam", "adam with other constants", "sgd", "momentum", "weight decay", "both"],
 )
 def test_five_steps_are_torch_optims(rule, reference):
     ours = params()
@@ -38,7 +41,7 @@ def test_five_steps_are_torch_optims(rule, reference):
         for name, gradient in trees.leaves(gradients(t)):
             plain[name].grad = gradient
         optimiser.step()
-        step, s = rule.update(gradients(t), s)
+        step, s = rule.update(gradients(t), s, ours)
         ours = trees.add(ours, step)
         for name, leaf in trees.leaves(step):  # what was subtracted has the rounding of the parameters
             torch.testing.assert_close(leaf, plain[name].detach() - before[name], rtol=2e-5, atol=1e-6)
@@ -57,7 +60,20 @@ def test_a_constant_gradient_makes_constant_steps(g):
     assert s["t"] == 300
 
 
-@pytest.mark.parametrize("rule", [adam(0.1), sgd(0.1)], ids=["adam", "sgd"])
+@pytest.mark.parametrize("at", [0, 1, 3, 9])
+@pytest.mark.parametrize("rule", [adam(0.1), sgd(0.1, momentum=0.9)], ids=["adam", "momentum"])
+def test_a_restarted_rule_is_made_anew_before_that_update(rule, at, same):
+    again = restarted(rule, at)
+    s, own = again.init(params()), rule.init(params())
+    for t in range(5):
+        if t == at:
+            own = rule.init(params())
+        step, s = again.update(gradients(t), s)
+        wanted, own = rule.update(gradients(t), own)
+        same(step, wanted)
+
+
+@pytest.mark.parametrize("rule", [adam(0.1), sgd(0.1), sgd(0.1, momentum=0.9)], ids=["adam", "sgd", "momentum"])
 def test_an_update_changes_nothing_that_it_is_given(rule):
     gradient, s = gradients(0), rule.update(gradients(1), rule.init(params()))[1]
     before = str((gradient, s))

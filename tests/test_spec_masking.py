@@ -1,10 +1,10 @@
 """The specs of gma-2022 and fedgma-2021: their cells, and that runs which are compared differ in one thing alone."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import made
 import pytest
+from lifted import REPO, everything, lifted
 
 from fedrepro import methods
 from fedrepro.data import parameters
@@ -12,30 +12,7 @@ from fedrepro.errors import UsageError
 from fedrepro.results import published
 from fedrepro.spec import load_paper
 
-REPO = Path(__file__).parents[1]
-TO_DO = "still to be run"
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
-
-
-def lifted(name, budget, lift=lambda reason: reason == TO_DO):
-    """A paper at a budget, with what is still to be run; `lift`: which reasons to leave cells out do not count."""
-
-    def kept(remarks):
-        return tuple(remark for remark in remarks if not lift(remark.reason))
-
-    paper = load_paper(name, REPO)
-    tables = {n: t.model_copy(update={"not_run": kept(t.not_run)}) for n, t in paper.spec.tables.items()}
-    figures = {
-        n: f.model_copy(update={"left_out": kept(f.left_out), "not_run": "" if lift(f.not_run) else f.not_run})
-        for n, f in paper.spec.figures.items()
-    }
-    spec = paper.spec.model_copy(update={"tables": tables, "figures": figures})
-    return replace(paper, budget=budget, spec=spec, _drafts={})
-
-
-def everything(name, budget):
-    """A paper at a budget with all cells of all tables and figures, FEMNIST among them."""
-    return lifted(name, budget, lift=lambda reason: True)
 
 
 # Masked averaging

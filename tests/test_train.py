@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedrepro import lift, trees
+from fedrepro import lift, runs, trees
 from fedrepro.config import Stop
-from fedrepro.train import EVALUATION_ROWS, Training, in_parts, score
+from fedrepro.errors import UsageError
+from fedrepro.scoring import EVALUATION_ROWS, EVALUATION_VALUES, in_parts, norm, score
+from fedrepro.train import Training
 
 SEEDS = (3, 5, 8)
 SHOWN = ("status", "rounds", "rejected", "armed", "curve", "metrics")  # of a lane; the rest is tensors and time
@@ -277,8 +279,10 @@ def test_kept_logits_are_those_of_a_fresh_prediction(training, variant, monkeypa
     for _ in resumed:
         pass
     assert len(seen) == len(range(every, 13, every)) + 1 + len(range(7 // every * every + every, 13, every)) + 1
-    # The logits do move between evaluations, far more than the tolerance: kept ones would show.
-    assert min((a - b).abs().max().item() for a, b in zip(seen, seen[1:], strict=False)) > 1e-4
+    # Members' logits do move between evaluations, far more than the tolerance: kept ones would show.
+    assert (
+        not run.method.members or min((a - b).abs().max().item() for a, b in zip(seen, seen[1:], strict=False)) > 1e-4
+    )
 
 
 def test_only_members_that_moved_are_computed(training):
@@ -459,3 +463,139 @@ def test_score_by_hand():
     assert accuracy == 0.5  # the first is a tie, which argmax gives to class 0
     terms = torch.tensor([2.0, 1 + 2.718281828**-2, 1 + 2.718281828**-3, 1 + 2.718281828])
     assert loss == pytest.approx(terms.log().mean().item(), rel=1e-5)
+
+
+def test_parts_of_large_images_have_fewer_rows():
+    x = torch.zeros(1).expand(5, 3, 1000, EVALUATION_VALUES // 8000)
+    parts = []
+    in_parts(lambda part: parts.append(len(part)) or part[:, 0, 0, :2], x)
+    assert parts == [2, 2, 1]
+    in_parts(lambda part: parts.append(len(part)) or part[:, 0, :2], x.flatten(2))
+    assert parts[3:] == parts[:3]
+    in_parts(lambda part: parts.append(len(part)) or part[:, :2], torch.zeros(1).expand(2, 2 * EVALUATION_VALUES))
+    assert parts[6:] == [1, 1]
+
+
+def test_the_norm_of_a_mean_gradient_by_hand():
+    x = torch.arange(600.0).view(300, 2)  # more rows than one part has
+    gradient = lambda x, y: {"w": {"a": x.sum(0)}, "b": (2.0 * y).sum()}  # noqa: E731
+    wanted = math.sqrt(299**2 + 300**2 + 6**2)  # means 299 and 300 of the columns, 3 of y
+    assert norm(gradient, x, torch.full((300,), 3)) == pytest.approx(wanted)
+
+
+# Test sets by domain
+
+
+@pytest.fixture
+def domains(toy):
+    """domains(seed) -> Federation with three test sets of very unequal size, the first two of them in a group."""
+
+    def make(seed=0, **changes):
+        tests = {name: toy(10 * seed + rows, (rows,)) for name, rows in {"0": 7, "15": 300, "75": 40}.items()}
+        tests = {name: (each.x, each.y) for name, each in tests.items()}
+        groups = {"id": ("0", "15"), "ood": ("75",)}
+        return dataclasses.replace(toy(seed), **({"tests": tests, "groups": groups} | changes))
+
+    return make
+
+
+def ended(run):
+    for _ in run:
+        pass
+    return run
+
+
+def test_a_group_is_the_plain_mean_over_its_test_sets(training, domains):
+    run = ended(training("fedavg", data={0: domains()}, rounds=4, watch={"test_every": 2}))
+    lane, state = run.lanes[0], trees.one(run.state, 0)
+    shares, losses = {}, {}
+    for name, (x, y) in lane.data.tests.items():
+        logits = run.method.predict(state, x)
+        shares[name] = (logits.argmax(1) == y).float().mean().item()
+        losses[name] = F.cross_entropy(logits, y).item()
+    assert len(set(shares.values())) == 3
+    for kind, each in (("accuracy", shares), ("loss", losses)):
+        assert lane.metrics[f"id_{kind}"] == pytest.approx((each["0"] + each["15"]) / 2)
+        assert lane.metrics[f"ood_{kind}"] == pytest.approx(each["75"])
+        for name in ("0", "15", "75", "id", "ood"):
+            points = {round: value for round, metric, value in lane.curve if metric == f"{name}_{kind}"}
+            assert list(points) == [2, 4]
+            assert points[4] == lane.metrics[f"{name}_{kind}"]
+
+
+def test_groups_add_metrics_and_move_none(training, domains):
+    grouped, plain = (ended(training("fedavg", data={0: domains(groups=groups)})) for groups in (GROUPS, {}))
+    left, right = grouped.lanes[0], plain.lanes[0]
+    added = {f"{name}_{kind}" for name in GROUPS for kind in ("accuracy", "loss")}
+    assert left.metrics.keys() - right.metrics.keys() == added
+    assert right.metrics.items() <= left.metrics.items()
+    assert [point for point in left.curve if point[1] not in added] == right.curve
+
+
+GROUPS = {"near": ("0", "15"), "all": ("0", "15", "75")}
+
+
+def test_gradient_norms_are_autograds_on_the_whole_set_at_once(training, domains, variant):
+    if training(variant[0], hyper=variant[1]).method.gradient is None:
+        pytest.skip(f"{variant[0]} has no single model")
+    run = ended(training(variant[0], data={0: domains()}, hyper=variant[1], watch={"grad_norm": True}))
+    lane, state, norms = run.lanes[0], trees.one(run.state, 0), {}
+    params = {name: leaf.requires_grad_() for name, leaf in trees.leaves(state["server"]["params"])}
+    for name, (x, y) in lane.data.tests.items():
+        slopes = torch.autograd.grad(F.cross_entropy(run.method.predict(state, x), y), list(params.values()))
+        norms[name] = torch.cat([slope.flatten() for slope in slopes]).norm().item()
+        assert lane.metrics[f"grad_norm_{name}"] == pytest.approx(norms[name], rel=1e-4)
+    mean = sum(norms.values()) / 3
+    assert lane.metrics["grad_norm_all"] == pytest.approx(mean, rel=1e-4)
+    spread = math.sqrt(sum((each - mean) ** 2 for each in norms.values()) / 2)
+    assert lane.metrics["grad_norm_std"] == pytest.approx(spread, rel=1e-3)
+    assert not any("grad_norm" in metric for _, metric, _ in lane.curve)
+
+
+def test_one_test_set_has_no_spread_of_gradient_norms(training):
+    lane = ended(training("fedavg", watch={"grad_norm": True})).lanes[0]
+    assert lane.metrics["grad_norm_all"] == lane.metrics["grad_norm_test"] > 0
+    assert "grad_norm_std" not in lane.metrics
+
+
+def test_gradient_norms_are_asked_for_and_move_nothing(training, domains, same):
+    plain, asked = (ended(training("fedavg", data={0: domains()}, watch={"grad_norm": on})) for on in (False, True))
+    same(plain.state, asked.state)
+    assert not any("grad_norm" in name for name in plain.lanes[0].metrics)
+    assert plain.lanes[0].metrics.items() <= asked.lanes[0].metrics.items()
+    assert plain.config.digest() == training("fedavg", data={0: domains()}).config.digest() != asked.config.digest()
+
+
+def test_gradient_norms_of_an_ensemble_are_refused(training):
+    with pytest.raises(UsageError, match="f-irm has no single model whose gradient could be taken"):
+        training("f-irm", watch={"grad_norm": True})
+
+
+def test_a_resumed_run_reports_the_same_of_every_domain(training, domains):
+    settings = {"seeds": SEEDS, "data": {seed: domains(seed) for seed in SEEDS}, "watch": {"grad_norm": True}}
+    whole, first, second = (training("fedavg", **settings) for _ in range(3))
+    ended(whole)
+    for _ in zip(range(3), first, strict=False):
+        pass
+    second.restore(*first.snapshot())
+    ended(second)
+    for lane, resumed in zip(whole.lanes, second.lanes, strict=True):
+        assert shown(resumed) == shown(lane)
+        record = runs.outcome(resumed, second.config, second.device, "now")
+        assert record["entry"]["metrics"] == lane.metrics
+        assert {"id_accuracy", "ood_loss", "grad_norm_75", "grad_norm_all", "grad_norm_std"} <= lane.metrics.keys()
+
+
+def test_training_batches_alone_are_augmented(training, domains, same):
+    # Black images instead: the parameters are those of training on black images, all that is looked at is as it was.
+    black = lambda images, generator: torch.zeros_like(images)  # noqa: E731
+    plain, data = training("fedavg", data={0: domains()}), domains()
+    augmented = ended(training("fedavg", data={0: dataclasses.replace(data, augment=black)}))
+    trained = ended(training("fedavg", data={0: dataclasses.replace(data, x=torch.zeros_like(data.x))}))
+    same(augmented.state, trained.state)
+    lane, other = augmented.lanes[0], plain.lanes[0]
+    assert torch.equal(lane.watched[0], other.watched[0])
+    logits = augmented.method.predict(trees.one(augmented.state, 0), data.x)
+    assert lane.metrics["train_loss"] == pytest.approx(F.cross_entropy(logits, data.y).item(), rel=1e-5)
+    assert lane.metrics["ood_loss"] == trained.lanes[0].metrics["ood_loss"]
+    assert lane.metrics["train_loss"] != trained.lanes[0].metrics["train_loss"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fedrepro.data import fedgma, palettes, plain, rotated, sources, synth
+from fedrepro.data import domains, fedgma, palettes, plain, rotated, sources, synth
 from fedrepro.data.sources import Raw
 from fedrepro.data.synth import Federation
 from fedrepro.errors import unknown
@@ -116,8 +116,28 @@ DATASETS = {
                     (3, 28, 28),
                     "ten digits, each in colours of its own, the test in others",
                 ),
+                (
+                    "rotated-mnist",
+                    domains.rotated_mnist,
+                    (1, 28, 28),
+                    "ten digits, each client at an angle of its own, with a test for each angle and one for a new one",
+                ),
             )
             for suffix, source in (("", "mnist"), ("-digits", "digits"))
+        ),
+        *(
+            Dataset(
+                name=name,
+                source=name,
+                build=partial(domains.pictures, test_domain=test),
+                shape=(3, sources.SOURCES[name].size, sources.SOURCES[name].size),
+                summary=summary,
+            )
+            for name, test, summary in (
+                ("pacs", "sketch", "seven kinds of things in four styles, of which one is left for the test"),
+                ("pacs-112px", "sketch", "pacs made of smaller copies of the pictures"),
+                ("officehome", "clipart", "65 kinds of things in four styles, of which one is left for the test"),
+            )
         ),
     )
 }
@@ -129,13 +149,22 @@ def load(dataset: str, seed: int, params: dict) -> Federation:
     for key in params:
         if key not in (known := parameters(dataset)):
             raise unknown(f"data key of {dataset}", key, known)
-    return row.build(sources.raw(sources.SOURCES[row.source]), seed, **params)
+    source, params = sources.SOURCES[row.source], dict(params)
+    if "size" in params:
+        source = sources.sized(source, params.pop("size"))
+    return row.build(sources.raw(source), seed, **params)
 
 
 def parameters(dataset: str) -> dict:
-    """The data parameters of a dataset and their defaults: the keyword-only arguments of its builder."""
-    arguments = inspect.signature(_row(dataset).build).parameters.values()
-    return {argument.name: argument.default for argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+    """The data parameters of a dataset and their defaults: the keyword-only arguments of its builder.
+
+    Where images have no size of their own, also the `size` to which they are brought when they are read.
+    """
+    row = _row(dataset)
+    arguments = inspect.signature(row.build).parameters.values()
+    defaults = {argument.name: argument.default for argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+    size = sources.SOURCES[row.source].size
+    return defaults | ({"size": size} if size else {})
 
 
 def describe(dataset: str) -> dict:
@@ -144,7 +173,7 @@ def describe(dataset: str) -> dict:
     A source without pins is described by the files that are found, which are read; UsageError where there are none.
     """
     source = sources.SOURCES[_row(dataset).source]
-    files = {file.path: file.sha256 for file in sources.files_of(source, sources.folder())}
+    files = {file.path: file.sha256 for file in sources.listed(sources.files_of(source, sources.folder()))}
     return {
         "dataset": dataset,
         "source": source.name,

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro.streams import stream
+from fedrepro.data.augment import Augment
+from fedrepro.streams import stream, torch_stream
 from fedrepro.types import Batch, Draw
 
 
@@ -19,10 +20,19 @@ class Feeder:
     x [N, ...] and y [N] hold the clients' rows one client after another, `sizes` [K] of them each. A pass over a client
     is the permutation at address (seed, pass, client, "batches"); the last partial batch of a pass is dropped.
     `cursors` [K, 2] (pass, rows taken of it) is the whole state.
+    augment: what the rows of every batch go through, in training and where a client is taken whole.
     """
 
-    def __init__(self, seed: int, x: Tensor, y: Tensor, sizes: tuple[int, ...], cursors: np.ndarray | None = None):
-        self.seed, self.x, self.y, self.sizes = seed, x, y, sizes
+    def __init__(
+        self,
+        seed: int,
+        x: Tensor,
+        y: Tensor,
+        sizes: tuple[int, ...],
+        cursors: np.ndarray | None = None,
+        augment: Augment | None = None,
+    ):
+        self.seed, self.x, self.y, self.sizes, self.augment = seed, x, y, sizes, augment
         self.starts = [0, *accumulate(sizes)]
         self.cursors = np.zeros((len(sizes), 2), dtype=np.int64) if cursors is None else cursors
         self._passes: dict[int, tuple[int, np.ndarray]] = {}
@@ -39,7 +49,21 @@ class Feeder:
         chosen = torch.from_numpy(index.clip(min=0)).to(self.x.device).flatten()
         # index_select copies rows, which indexing does ten times slower.
         x, y = (of.index_select(0, chosen).unflatten(0, index.shape) for of in (self.x, self.y))
+        if self.augment:
+            for client, own, mine in zip(clients, x, live, strict=True):
+                self._augment(client, own, mine, round)
         return Batch(torch.tensor(clients, device=self.x.device), x, y, live)
+
+    def _augment(self, client: int, x: Tensor, live: Tensor, round: int) -> None:
+        """Change a client's freshly copied rows x [T, B, ...] by the stream at (seed, round, client, "augment").
+
+        Only live rows draw from it, so that no client's images depend on the sizes of the others.
+        """
+        generator = torch_stream(self.seed, round, client, "augment")
+        if live.all():
+            x.copy_(self.augment(x.flatten(0, 1), generator).view_as(x))
+        else:
+            x[live] = self.augment(x[live], generator)
 
     def cohort(self, clients: str | int | tuple[int, ...], round: int) -> list[int]:
         """The clients of a round, in increasing order; a number is sampled at (seed, round, 0, "cohort")."""

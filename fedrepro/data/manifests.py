@@ -78,7 +78,7 @@ def _where(source: Source) -> str:
 
 
 def _manifest(source: Source, raw: Raw) -> dict:
-    held = sources.files_of(source, sources.folder())
+    held = sources.listed(sources.files_of(source, sources.folder()))
     unpinned = {} if source.pinned else {"checksums": "not pinned: those of the files that were found"}
     return {
         "source": source.name,
@@ -88,6 +88,7 @@ def _manifest(source: Source, raw: Raw) -> dict:
         "classes": raw.classes,
         "train": _counted(raw.train_x, raw.train_y, raw.classes),
         "test": _counted(raw.test_x, raw.test_y, raw.classes),
+        **({"domains": _per_domain(raw)} if raw.domains else {}),
         **unpinned,
         "files": {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in held},
     }
@@ -97,6 +98,10 @@ def _counted(x: Tensor, y: Tensor, classes: int) -> dict:
     return {
         "images": len(x),
         "shape": list(x.shape[1:]),
-        "labels": [int(y.min()), int(y.max())],
+        "labels": [int(y.min()), int(y.max())] if len(y) else [],
         "images_per_label": y.bincount(minlength=classes).tolist(),
     }
+
+
+def _per_domain(raw: Raw) -> dict[str, int]:
+    return dict(zip(raw.domains, raw.train_groups.bincount(minlength=len(raw.domains)).tolist(), strict=True))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import hsv_to_rgb
 from matplotlib.figure import Figure
@@ -15,9 +16,11 @@ from torch import Tensor
 
 from fedrepro import files
 from fedrepro.data import load
+from fedrepro.streams import torch_stream
 
 COLUMNS, ROWS = 16, 2  # images in a row, rows per label
 CLIENTS = 4  # training clients shown; more would make a sheet that nobody reads
+LABELS = 10  # shown of each client
 GAP = 2  # pixels between images
 WIDTH = 110  # letters of a caption's line
 
@@ -25,14 +28,21 @@ WIDTH = 110  # letters of a caption's line
 def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Path:
     """Write the sample sheet of a dataset: a panel for each of the first clients and for the test client.
 
-    A panel has two rows of images for each label that the client has; its caption is what was measured in its data.
-    The title says how many clients there are. Equal arguments give equal bytes.
+    A panel has two rows of images for each label that the client has, of the first ten, augmented as in training; its
+    caption is what was measured in its data. The title says how many clients there are. Of tests by domain, those that
+    no client has seen are shown. Equal arguments give equal bytes.
     """
     federation = load(name, seed, params or {})
     shown = min(len(federation.sizes), CLIENTS)
     x, y = federation.x.split(federation.sizes), federation.y.split(federation.sizes)
-    panels = [(f"client {k + 1}", x[k], y[k], federation.facts["clients"][k]) for k in range(shown)]
-    panels.append(("test client", *federation.tests["test"], federation.facts["test"]))
+    panels = []
+    for k in range(shown):
+        images, had = sample(x[k], y[k])
+        if federation.augment:
+            images = federation.augment(images, torch_stream(seed, 0, k, "augment"))
+        panels.append((f"client {k + 1}", images, had, federation.facts["clients"][k]))
+    for test in federation.groups.get("ood", ("test",)):
+        panels.append(("test client", *sample(*federation.tests[test]), federation.facts[test]))
 
     labels = [had.unique().tolist() for _, _, had, _ in panels]
     mosaics = [mosaic(images, had, kinds) for (_, images, had, _), kinds in zip(panels, labels, strict=True)]
@@ -45,6 +55,13 @@ def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Pat
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return files.write_bytes(out, png.getvalue())
+
+
+def sample(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of x [M, ...] and y [M] that a panel shows, in their order."""
+    chosen = [torch.nonzero(y == label)[: ROWS * COLUMNS, 0] for label in y.unique()[:LABELS]]
+    rows = torch.cat(chosen).sort().values
+    return x[rows], y[rows]
 
 
 def caption(facts: dict) -> str:

@@ -15,7 +15,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from http.client import HTTPException
 from pathlib import Path
 
@@ -23,12 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro.data import femnist, images
+from fedrepro.data import femnist, images, pictures
 from fedrepro.errors import UsageError
 from fedrepro.streams import stream
 
 FOLDER_VARIABLE = "FEDREPRO_DATA_DIR"
 CACHE = Path("data/cache")
+LISTED = 100  # files that a record names one by one
 SILENCE = 5.0  # seconds without an answer from a server before it is given up
 
 
@@ -36,7 +37,8 @@ SILENCE = 5.0  # seconds without an answer from a server before it is given up
 class Raw:
     """A source as it is: train_x, test_x uint8 [N, H, W] or [N, C, H, W]; train_y, test_y int64 [N].
 
-    train_groups, test_groups int64 [N]: who wrote each image, where the source knows.
+    train_groups, test_groups int64 [N]: who wrote each image, or which of `domains` it is from, where the source knows.
+    A source of domains has no split of its own: all its images are training images.
     """
 
     train_x: Tensor
@@ -46,6 +48,7 @@ class Raw:
     classes: int
     train_groups: Tensor | None = None
     test_groups: Tensor | None = None
+    domains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Source:
     find: for a source without pins, the paths of its files under a folder; `sought` says what they would be.
     read: (source, folder) -> the verified data. download: (source, folder) puts verified files there; None if embedded.
     substitute: what results made from it are labelled with, when it stands in for an original.
+    domains: their names, in the papers' order; size: pixels a side to which images are brought, 0 as they are.
     """
 
     name: str
@@ -79,6 +83,8 @@ class Source:
     substitute: str | None = None
     find: Callable[[Path], list[str]] | None = None
     sought: str = ""
+    domains: tuple[str, ...] = ()
+    size: int = 0
 
     @property
     def pinned(self) -> bool:
@@ -94,6 +100,13 @@ def folder() -> Path:
 def lent() -> bool:
     """Whether that folder is the user's own, which is never written to."""
     return bool(os.environ.get(FOLDER_VARIABLE))
+
+
+def sized(source: Source, size: int) -> Source:
+    """The source with its images at another size; UsageError for one that cannot be."""
+    if type(size) is not int or not 8 <= size <= 1024:
+        raise UsageError(f"size is the pixels a side of an image, 8 to 1,024, and cannot be {size!r}.")
+    return replace(source, size=size)
 
 
 def raw(source: Source) -> Raw:
@@ -116,7 +129,7 @@ def read(source: Source, root: Path) -> Raw:
     for x, y, rows in (data.train_x, data.train_y, source.train), (data.test_x, data.test_y, source.test):
         if rows is not None and (len(x), len(y)) != (rows, rows):
             raise UsageError(f"{source.name} has {len(x):,} images and {len(y):,} labels where {rows:,} are expected.")
-        if int(y.min()) < 0 or int(y.max()) >= source.classes:
+        if len(y) and not 0 <= int(y.min()) <= int(y.max()) < source.classes:
             raise UsageError(f"{source.name} has labels outside 0..{source.classes - 1}.")
     return data
 
@@ -133,7 +146,7 @@ def _absent(source: Source, root: Path, lacking: str) -> UsageError:
     wrong = f"has no {lacking}" if root.is_dir() else f"is not a folder, and should have {lacking}"
     where = f"{FOLDER_VARIABLE} is {root}, which" if lent() else f"{root}"
     download = f"unset {FOLDER_VARIABLE} to download it" if lent() else f"run `fedrepro data fetch {source.name}`"
-    ways = f"{download}, " if source.download is not _no_download else ""
+    ways = f"{download}, " if source.download not in (_no_download, _by_hand) else ""
     return UsageError(f"{where} {wrong}: {ways}{_elsewhere(source)}.")
 
 
@@ -153,7 +166,27 @@ def files_of(source: Source, root: Path) -> tuple[File, ...]:
         raise UsageError(f"{source.name} cannot be read ({error}): {_elsewhere(source)}.") from error
 
 
-@lru_cache(maxsize=1024)
+def listed(files: tuple[File, ...]) -> tuple[File, ...]:
+    """Files as a record lists them: thousands are one entry for each folder below the first, of all that it holds.
+
+    Its sha256 is that of the lines "sha256 path" of its files, in their order.
+    """
+    if len(files) <= LISTED:
+        return files
+    folders: dict[str, list[File]] = {}
+    for file in files:
+        folders.setdefault("/".join(Path(file.path).parts[:2]) + "/", []).append(file)
+    return tuple(
+        File(
+            hashlib.sha256("".join(f"{file.sha256} {file.path}\n" for file in held).encode()).hexdigest(),
+            sum(file.bytes for file in held),
+            folder,
+        )
+        for folder, held in folders.items()
+    )
+
+
+@lru_cache(maxsize=1 << 16)
 def _seen(root: Path, path: str, bytes: int, modified: int) -> File:
     """A file as it is; hashed again only when its size or time has changed."""
     return File(_sha256(np.fromfile(root / path, np.uint8)), bytes, path)
@@ -313,12 +346,38 @@ def _no_download(source: Source, root: Path) -> None:
 # FEMNIST, in whatever of two layouts the user has it
 
 
-def _read_femnist(source: Source, root: Path) -> Raw:
-    """Files without pins: each must be what it was when it was found."""
+def _found(source: Source, root: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Path and content of each file; where there are no pins, each must be what it was when it was found."""
     found = replace(source, files=files_of(source, root))
-    contents = zip([file.path for file in found.files], _contents(found, root), strict=True)
+    return zip([file.path for file in found.files], _contents(found, root), strict=True)
+
+
+def _read_femnist(source: Source, root: Path) -> Raw:
+    contents = _found(source, root)
     (train_x, train_y, train_groups), (test_x, test_y, test_groups) = femnist.decode(contents)
     return Raw(train_x, train_y, test_x, test_y, source.classes, train_groups, test_groups)
+
+
+# PACS and Office-Home, pictures by domain: parquet files or folders
+
+PACS_112PX_FILES = _pins("""
+    8ad980bf184b3ccdb799c5b94e2ccd608824558989187f09a5f950ac45ba9040 35883574 pacs-112px/train.parquet
+""")
+PACS_DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
+OFFICEHOME_DOMAINS = ("art", "clipart", "product", "real_world")
+
+
+def _read_pictures(source: Source, root: Path) -> Raw:
+    x, y, domains = pictures.decode(_found(source, root), source.domains, source.classes, source.size)
+    return Raw(x, y, x[:0], y[:0], source.classes, train_groups=domains, domains=source.domains)
+
+
+def _by_hand(source: Source, root: Path) -> None:
+    raise UsageError(
+        f"{source.name} is not in {root} and is not downloaded here, since no copy of it is pinned: "
+        f"put one into {source.name}/ (parquet files with the columns image, domain and label, or folders of pictures "
+        f"by domain and class), {_elsewhere(source)}."
+    )
 
 
 # scikit-learn's digits, embedded in the package
@@ -412,6 +471,50 @@ SOURCES = {
             download=_no_download,
             find=femnist.find,
             sought=femnist.SOUGHT,
+        ),
+        Source(
+            name="pacs",
+            origin="PACS (Li et al. 2017), 9,991 pictures of 227 pixels a side in four domains",
+            licence="none stated",
+            files=(),
+            train=9_991,
+            test=0,
+            classes=7,
+            read=_read_pictures,
+            download=_by_hand,
+            find=partial(pictures.find, folder="pacs"),
+            sought=pictures.sought("pacs"),
+            domains=PACS_DOMAINS,
+            size=224,
+        ),
+        Source(
+            name="pacs-112px",
+            origin="PACS (Li et al. 2017), resized once from 227 to 112 pixels a side, JPEG of quality 88, as parquet",
+            licence="none stated",
+            files=PACS_112PX_FILES,
+            train=9_991,
+            test=0,
+            classes=7,
+            read=_read_pictures,
+            download=_no_download,
+            substitute="pacs (112 px)",
+            domains=PACS_DOMAINS,
+            size=112,
+        ),
+        Source(
+            name="officehome",
+            origin="Office-Home (Venkateswara et al. 2017), 15,588 pictures of various sizes in four domains",
+            licence="that of its authors: for academic research",
+            files=(),
+            train=15_588,
+            test=0,
+            classes=65,
+            read=_read_pictures,
+            download=_by_hand,
+            find=partial(pictures.find, folder="officehome"),
+            sought=pictures.sought("officehome"),
+            domains=OFFICEHOME_DOMAINS,
+            size=224,
         ),
         Source(
             name="digits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.data import partition
+from fedrepro.data.augment import Augment
 from fedrepro.data.sources import Raw
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.streams import stream
@@ -27,6 +28,8 @@ class Federation:
     x: uint8 [N, *shape], client after client; y: int64 [N]; sizes: rows per client, summing to N.
     tests: evaluation sets by name, uint8 [M, *shape] and int64 [M].
     facts: what was measured in the finished data (JSON), for the run's record.
+    groups: names of tests whose unweighted means are reported too, by the name of the mean.
+    augment: what training batches go through before they are trained on, and `tests` never; see `data.augment`.
     """
 
     x: Tensor
@@ -35,6 +38,8 @@ class Federation:
     tests: dict[str, tuple[Tensor, Tensor]]
     classes: int
     facts: dict
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    augment: Augment | None = None
 
 
 def colored_mnist(

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedrepro.config import Stop
 from fedrepro.errors import UsageError, unknown
-from fedrepro.methods import federated, games
+from fedrepro.methods import domains, federated, games
 from fedrepro.types import Method, Task
 
 GROUP = "fedrepro.methods"
@@ -59,6 +59,15 @@ REGISTRY: dict[str, Row] = {
     "fedadam": Row(federated.fedadam, "mnist", rounds=10),
     "fedyogi": Row(federated.fedyogi, "mnist", rounds=10),
     "fedgma": Row(federated.fedgma, "fedgma-colored", rounds=20),
+    "afl": Row(domains.afl, "rotated-mnist", rounds=20),
+    "gen-afl": Row(domains.gen_afl, "rotated-mnist", rounds=20),
+    "vm": Row(domains.vm, "rotated-mnist", rounds=20),
+    "fed-irm": Row(domains.fed_irm, "rotated-mnist", rounds=10),
+    "erm": Row(domains.erm, "rotated-mnist", rounds=1000),
+    "groupdro": Row(domains.groupdro, "rotated-mnist", rounds=1000),
+    "mm-rex": Row(domains.mm_rex, "rotated-mnist", rounds=1000),
+    "v-rex": Row(domains.v_rex, "rotated-mnist", rounds=1000),
+    "irm": Row(domains.irm, "rotated-mnist", rounds=1000),
     "f-irm": Row(games.f_irm, rounds=1000, stop=_F),
     "v-irm": Row(games.v_irm, rounds=1000, stop=_V),
     "f-fl-smooth": Row(games.f_fl_smooth, rounds=1000, stop=_F),
@@ -66,10 +75,10 @@ REGISTRY: dict[str, Row] = {
 }
 
 
-# What these hyper-parameters mean in every method leaves no other values.
+# What these hyper-parameters mean leaves no other values; a builder may say otherwise by annotating its own.
 LIMITS = dict.fromkeys(("batch", "hidden", "steps", "epochs", "capacity"), Field(ge=1))
 LIMITS |= dict.fromkeys(("lr", "phi_lr", "server_eps"), Field(gt=0))
-LIMITS |= dict.fromkeys(("eps", "cohort", "mu", "server_lr"), Field(ge=0))
+LIMITS |= dict.fromkeys(("eps", "cohort", "mu", "server_lr", "gamma", "beta", "eta", "v", "nu", "anneal"), Field(ge=0))
 LIMITS |= dict.fromkeys(("tau", "threshold"), Field(ge=0, le=1)) | dict.fromkeys(("b1", "b2"), Field(ge=0, lt=1))
 
 
@@ -106,12 +115,15 @@ def find(name: str) -> Row:
 def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
     """The method on a task. UsageError for an unknown hyper-parameter or a value of the wrong type."""
     row = find(name)
-    types = get_type_hints(row.build)
+    types = get_type_hints(row.build, include_extras=True)
     for key, value in hyper.items():
         if key not in row.hyper:
             raise unknown(f"hyper-parameter of {name}", key, row.hyper)
+        allowed = types.get(key, Any)
+        if get_origin(allowed) is not Annotated:
+            allowed = Annotated[allowed, LIMITS.get(key)]
         try:
-            TypeAdapter(Annotated[types.get(key, Any), LIMITS.get(key)]).validate_python(value, strict=True)
+            TypeAdapter(allowed).validate_python(value, strict=True)
         except ValidationError as error:
             wanted = error.errors()[0]["msg"].lower()
             raise UsageError(f"hyper-parameter {key!r} of {name} cannot be {value!r}: {wanted}.") from error

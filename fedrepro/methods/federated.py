@@ -6,87 +6,112 @@ State: {"clients": each one's memory of the drift [K, ...], "server": {"params":
 
 from __future__ import annotations
 
-import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Literal, get_type_hints
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
-from torch.func import grad_and_value
 
 from fedrepro import optim, trees
-from fedrepro.convnets import cnn
-from fedrepro.lift import over_clients, over_steps
+from fedrepro.errors import UsageError
+from fedrepro.lift import over_clients
 from fedrepro.methods import parts
+from fedrepro.methods.local import Local, Note, shared_gradient
+from fedrepro.methods.networks import Init, Nets, choose
+from fedrepro.methods.networks import shared_mlp as shared_mlp  # plugins have it from here
+from fedrepro.methods.options import options
 from fedrepro.methods.parts import Drift, Mask, Signs, average
-from fedrepro.nets import cross_entropy, mlp
+from fedrepro.methods.penalties import Penalty, penalised
 from fedrepro.types import Batch, Draw, Method, Metrics, Net, Phase, Report, Rule, State, Streams, Task
-
-Nets = Literal["mlp", "cnn", "cnn-large"]
-Note = Literal["none", "initial", "sum", "last"]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method but for its network, its cohort and its mask. `note`: the gradient that clients report beside deltas."""
+    """A method but for its network, its cohort and its mask; the parts are those of `federated`.
+
+    after: a network -> the phase that follows each round of training
+    """
 
     draw: Draw
     client: Rule
     server: Rule
     drift: Drift | None = None
     note: Note = "none"
+    weighting: Rule | None = None
+    penalty: Penalty | None = None
+    keep: bool = False
+    after: Callable[[Net], Phase] | None = None
+
+
+TYPES = {"net": Nets, "hidden": int, "init": Init, "cohort": int, "mask": Mask, "tau": float, "sign_weighting": Signs}
+TYPES |= {"steps": Annotated[int, Field(ge=0)], "keep_optimiser": bool}
+
+
+def network(net: Nets) -> dict:
+    """The hyper-parameters of the network, with their defaults.
+
+    net:  "mlp" (with `hidden` units in two layers), "cnn", "cnn-large", "cnn-fair" or "resnet18"
+    init: "scratch", or for resnet18 "imagenet": pretrained convolutions
+    """
+    return {"net": net, "hidden": 390, "init": "scratch"}
+
+
+def training(net: Nets) -> dict:
+    """These, and the hyper-parameters of local training.
+
+    steps:          so many mini-batch steps a round in place of `epochs`; 0 is none
+    keep_optimiser: whether a client's optimiser goes on where it was in the last round
+    """
+    return network(net) | {"steps": 0, "keep_optimiser": False}
 
 
 def family(net: Nets, cohort: int = 0) -> Callable[[Callable[..., Recipe]], Callable[..., Method]]:
-    """What all methods of the family have in common: the hyper-parameters below, in this order, with these defaults.
+    """What methods that average have in common: all of these, a cohort and a mask.
 
-    net:    "mlp" (with `hidden` units in two layers), "cnn" or "cnn-large"
     cohort: the number of clients sampled each round where there are more; 0 is all of them
     mask:   "none", "soft" or "hard", masked averaging around the method's own server rule (see `parts.masked`), with
             the threshold `tau` and `sign_weighting` "equal" or "size"
     """
-    defaults = {"net": net, "hidden": 390, "cohort": cohort, "mask": "none", "tau": 0.4, "sign_weighting": "equal"}
-    types = {"net": Nets, "hidden": int, "cohort": int, "mask": Mask, "tau": float, "sign_weighting": Signs}
-
-    def decorate(recipe: Callable[..., Recipe]) -> Callable[..., Method]:
-        @wraps(recipe)
-        def build(task: Task, **hyper) -> Method:
-            common = {name: hyper.pop(name, value) for name, value in defaults.items()}
-            return cook(task, recipe(task, **hyper), **common)
-
-        signature = inspect.signature(recipe)
-        added = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=v) for n, v in defaults.items()]
-        build.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])
-        build.__annotations__ = get_type_hints(recipe) | types | {"return": Method}
-        return build
-
-    return decorate
+    masks = {"cohort": cohort, "mask": "none", "tau": 0.4, "sign_weighting": "equal"}
+    return options(training(net) | masks, TYPES, cook)
 
 
 def cook(
-    task: Task, recipe: Recipe, *, net: Nets, hidden: int, cohort: int, mask: Mask, tau: float, sign_weighting: Signs
+    task: Task,
+    recipe: Recipe,
+    *,
+    net: Nets,
+    hidden: int,
+    init: Init,
+    steps: int,
+    keep_optimiser: bool,
+    cohort: int = 0,
+    mask: Mask = "none",
+    tau: float = 0.4,
+    sign_weighting: Signs = "equal",
 ) -> Method:
     """The method of a recipe. UsageError where the network does not fit the task."""
     draw = replace(recipe.draw, clients=cohort if 0 < cohort < task.clients else "all")
-    server = parts.masked(recipe.server, mask, tau, sign_weighting)
-    chosen = NETS[net](task, hidden)
-    return federated(task, chosen, draw, client=recipe.client, server=server, drift=recipe.drift, note=recipe.note)
-
-
-def shared_mlp(task: Task, hidden: int) -> Net:
-    """The predictor of flgames-2022, section 7.3.1, as a single model."""
-    return mlp(math.prod(task.shape), hidden, hidden, task.classes)
-
-
-# Small: Li et al. 2022 (protocols 2.3). Large: McMahan et al. 2017 (protocols 3.2).
-NETS: dict[str, Callable[[Task, int], Net]] = {
-    "mlp": shared_mlp,
-    "cnn": lambda task, hidden: cnn(task.shape, task.classes),
-    "cnn-large": lambda task, hidden: cnn(task.shape, task.classes, filters=(32, 64), hidden=(512,), padding=(2, 2)),
-}
+    if steps and recipe.note == "initial":
+        raise UsageError("the gradient at the round's start is of whole epochs: set epochs, or gradient=sum or last.")
+    if steps:
+        draw = replace(draw, steps=steps, epochs=0)
+    chosen = choose(task, net, hidden, init)
+    method = federated(
+        task,
+        chosen,
+        draw,
+        client=recipe.client,
+        server=parts.masked(recipe.server, mask, tau, sign_weighting),
+        drift=recipe.drift,
+        note=recipe.note,
+        weighting=recipe.weighting,
+        penalty=recipe.penalty,
+        keep=recipe.keep or keep_optimiser,
+    )
+    return replace(method, phases=(*method.phases, recipe.after(chosen))) if recipe.after else method
 
 
 @family(net="mlp")
@@ -113,11 +138,24 @@ def fedavg(
 
 @family(net="cnn")
 def fedprox(
-    task: Task, *, lr: float = 0.01, batch: int = 64, epochs: int = 1, mu: float = 0.01, server_lr: float = 1.0
+    task: Task,
+    *,
+    lr: float = 0.01,
+    batch: int = 64,
+    epochs: int = 1,
+    mu: float = 0.01,
+    server_lr: float = 1.0,
+    form: Literal["plain", "release", "textbook"] = "plain",
 ) -> Recipe:
-    """FedProx: FedAVG with plain gradient steps that a quadratic of weight mu pulls back to the round's start."""
-    draw = Draw(size=batch, epochs=epochs)
-    return Recipe(draw, optim.sgd(lr), average(optim.sgd(server_lr)), drift=parts.proximal(mu))
+    """FedProx: FedAVG with gradient steps that a quadratic of weight mu pulls back to the round's start.
+
+    `plain`: plain descent (Li et al. 2022). `release` and `textbook`: with momentum 0.9, kept over rounds, and weight
+    decay 0.001; the pull enters the momentum (the code of fedaug-2022), or stays outside it (protocols-2, A5).
+    """
+    client = optim.sgd(lr) if form == "plain" else optim.sgd(lr, momentum=0.9, weight_decay=1e-3)
+    drift = parts.proximal(mu, beside=lr if form == "textbook" else 0.0)
+    draw, server = Draw(size=batch, epochs=epochs), average(optim.sgd(server_lr))
+    return Recipe(draw, client, server, drift=drift, keep=form != "plain")
 
 
 @family(net="cnn")
@@ -185,33 +223,46 @@ def fedgma(
 
 
 def federated(
-    task: Task, net: Net, draw: Draw, *, client: Rule, server: Rule, drift: Drift | None = None, note: Note = "none"
+    task: Task,
+    net: Net,
+    draw: Draw,
+    *,
+    client: Rule,
+    server: Rule,
+    drift: Drift | None = None,
+    note: Note = "none",
+    weighting: Rule | None = None,
+    penalty: Penalty | None = None,
+    keep: bool = False,
 ) -> Method:
-    """Local training with the optimiser `client`, then one step of the rule `server` on the clients' reports."""
-    train = local_training(net, client, drift, note, draw.epochs or 1)
+    """Local training with the optimiser `client`, then one step of the rule `server` on the clients' reports.
+
+    The reports have the weights N_k/N, or those of `weighting`. `keep`: each client's optimiser outlives the round.
+    """
+    slope = penalised(net, penalty) if penalty else None
+    local = Local(net, client, drift, note, draw.epochs or 1, keep, slope)
 
     def init(streams: Streams, sizes: tuple[int, ...]) -> State:
-        params = net.init(streams(0, "model"))
-        state = {"params": params, "rule": server.init(params), "shares": torch.tensor(sizes) / sum(sizes)}
-        if drift is None:
-            return {"clients": {}, "server": state}
-        shared = drift.init(params)
-        return {"clients": trees.repeat(shared, len(sizes)), "server": state | {"shared": shared}}
+        params, shares = net.init(streams(0, "model")), torch.tensor(sizes) / sum(sizes)
+        state = {"params": params, "rule": server.init(params), "shares": shares}
+        state |= {"weighting": weighting.init(shares)} if weighting else {}
+        state |= {"shared": drift.init(params)} if drift else {}
+        return {"clients": local.memory(params, len(sizes)), "server": state}
 
     def step(state: State, batch: Batch) -> tuple[State, Metrics]:
         old = state["server"]
         everyone = draw.clients == "all"
         memory = state["clients"] if everyone else trees.take(state["clients"], batch.clients)
-        reports, remembered = train(old["params"], memory, old.get("shared", {}), batch)
+        reports, remembered = local.train(old["params"], memory, old.get("shared", {}), batch)
         accepted = over_clients(trees.finite)(reports.delta)
-        weights = old["shares"][batch.clients] * accepted
+        weights, weighed = weigh(old, reports.risk, accepted, batch.clients)
         delta, given = (trees.map_tree(lambda d: d.nan_to_num(0, 0, 0), each) for each in (reports.delta, reports.note))
-        reports = Report(delta, reports.risk, given)
-        move, rule = server.update(reports, weights / weights.sum().clamp(min=1e-12), old["rule"])
-        new = {**old, "params": trees.add(old["params"], move), "rule": rule}
+        move, rule = server.update(Report(delta, reports.risk, given), weights, old["rule"])
+        new = {**old, "params": trees.add(old["params"], move), "rule": rule, **weighed}
         if drift is not None:
             part = accepted / len(old["shares"])
-            change = trees.map_tree(lambda a, b: (a - b).nan_to_num(0, 0, 0), remembered, memory)
+            now, then = local.drifts(remembered), local.drifts(memory)
+            change = trees.map_tree(lambda a, b: (a - b).nan_to_num(0, 0, 0), now, then)
             new["shared"] = trees.add(old["shared"], trees.mean(change, part))
         clients = remembered if everyone else trees.give(state["clients"], batch.clients, remembered)
         metrics = {"loss": reports.risk.mean(), "accepted": accepted}
@@ -219,66 +270,16 @@ def federated(
         metrics |= {f"mask_survival_{name}": fraction for name, fraction in survival.items()}
         return {"clients": clients, "server": new}, metrics
 
+    def weigh(server: State, risk: Tensor, accepted: Tensor, clients: Tensor) -> tuple[Tensor, State]:
+        """The clients' weights [C], and the weighting's new state where there is one."""
+        if weighting is None:
+            weights = server["shares"][clients] * accepted
+            return weights / weights.sum().clamp(min=1e-12), {}
+        weights, s = weighting.update(risk.nan_to_num(0, 0, 0), accepted, server["weighting"])
+        return weights, {"weighting": s}
+
     def predict(state: State, x: Tensor) -> Tensor:
         return net.apply(state["server"]["params"], x)
 
-    return Method(init, (Phase(draw, step, alone=net.descend is not None),), predict)
-
-
-def local_training(net: Net, rule: Rule, drift: Drift | None, note: Note, epochs: int) -> Callable:
-    """The clients' training: (params, memories [C, ...], shared, batch) -> (Report [C, ...], memories [C, ...])."""
-
-    descend = net.descend or over_clients(grad_and_value(lambda p, x, y, live: cross_entropy(net.apply(p, x), y, live)))
-
-    def advance(carry: State, fixed: State, x: Tensor, y: Tensor, live: Tensor) -> State:
-        params = carry["params"]
-        gradient, risk = descend(params, x, y, live)
-        last = {"last": gradient} if note == "last" else {}
-        if drift is not None:
-            pull = over_clients(drift.pull)(params, fixed["anchor"], fixed["memory"], fixed["shared"])
-            gradient = trees.add(gradient, pull)
-        move, opt = over_clients(rule.update)(gradient, carry["opt"])
-        return {"params": trees.add(params, move), "opt": opt, "risk": carry["risk"] + risk, **last}
-
-    def train(params: State, memory: State, shared: State, batch: Batch) -> tuple[Report, State]:
-        clients = len(batch.clients)
-        anchor = trees.repeat(params, clients)
-        risk = torch.zeros(clients, device=batch.live.device)
-        carry = {"params": anchor, "opt": over_clients(rule.init)(anchor), "risk": risk}
-        if note == "last":
-            carry["last"] = anchor
-        fixed = {}
-        if drift is not None:
-            fixed = {"anchor": anchor, "memory": memory, "shared": trees.repeat(shared, clients)}
-        carry = over_steps(advance, carry, fixed, (batch.x, batch.y), batch.live)
-        delta, steps = trees.map_tree(torch.sub, carry["params"], anchor), batch.live.any(-1).sum(-1)
-        if drift is not None:
-            memory = over_clients(drift.close)(delta, steps, memory, fixed["shared"])
-        notes = {
-            "none": lambda: {},
-            "initial": lambda: whole_gradient(descend, anchor, batch, epochs),
-            "sum": lambda: trees.map_tree(torch.neg, delta),
-            "last": lambda: carry["last"],
-        }
-        return Report(delta, carry["risk"] / steps, notes[note]()), memory
-
-    return train
-
-
-def whole_gradient(descend: Callable, anchor: State, batch: Batch, epochs: int) -> State:
-    """Each client's gradient [C, ...] of its mean loss over the rows of its first pass, at the round's start."""
-    first = batch.live.shape[1] // epochs
-    own = torch.arange(first, device=batch.live.device) < (batch.live.any(-1).sum(-1) // epochs)[:, None]
-    live = batch.live[:, :first] & own[..., None]
-    # Tiny batches are joined, since the sum is the same: equally many in each part, of 128 rows at most.
-    join = max(d for d in range(1, first + 1) if first % d == 0 and (d == 1 or d * live.shape[-1] <= 128))
-    x, y, live = (each[:, :first].unflatten(1, (-1, join)).flatten(2, 3) for each in (batch.x, batch.y, live))
-
-    def add(carry: State, anchor: State, x: Tensor, y: Tensor, live: Tensor) -> State:
-        gradient, rows = descend(anchor, x, y, live)[0], live.sum(-1)
-        weigh = over_clients(lambda g, rows: trees.map_tree(lambda leaf: leaf * rows, g))
-        return {"sum": trees.add(carry["sum"], weigh(gradient, rows)), "rows": carry["rows"] + rows}
-
-    start = {"sum": trees.map_tree(torch.zeros_like, anchor), "rows": live.new_zeros(len(live)).float()}
-    found = over_steps(add, start, anchor, (x, y), live)
-    return over_clients(lambda total, rows: trees.map_tree(lambda g: g / rows, total))(found["sum"], found["rows"])
+    phase = Phase(draw, step, alone=net.descend is not None)
+    return Method(init, (phase,), predict, gradient=shared_gradient(net))

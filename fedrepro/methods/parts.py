@@ -21,20 +21,22 @@ class Drift(NamedTuple):
     init:  parameters -> memory of one client; what all share begins as the same
     pull:  (params, anchor, memory, shared) -> addition to the gradient; the anchor is the model of the round's start
     close: (delta, steps, memory, shared) -> the memory after the round; the shared one moves by the mean change of all
+    beside: where it is not 0, the pull is no part of the gradient: `beside` times it is subtracted from the parameters
     """
 
     init: Callable[[State], State]
     pull: Callable[[State, State, State, State], State]
     close: Callable[[State, Tensor, State, State], State]
+    beside: float = 0.0
 
 
-def proximal(mu: float) -> Drift:
+def proximal(mu: float, beside: float = 0.0) -> Drift:
     """FedProx: the gradient of mu/2 |w - anchor|^2 (Li et al. 2020, Eq. 2; protocols 2.4)."""
 
     def pull(params: State, anchor: State, memory: State, shared: State) -> State:
         return trees.map_tree(lambda w, start: mu * (w - start), params, anchor)
 
-    return Drift(lambda params: {}, pull, lambda delta, steps, memory, shared: memory)
+    return Drift(lambda params: {}, pull, lambda delta, steps, memory, shared: memory, beside)
 
 
 def control_variates(lr: float) -> Drift:
@@ -62,6 +64,23 @@ def average(optimiser: Rule) -> Rule:
         return optimiser.update(trees.map_tree(lambda d: -d, trees.mean(reports.delta, weights)), s)
 
     return Rule(optimiser.init, update)
+
+
+def remembered(server: Rule, clients: int) -> Rule:
+    """The server rule, for a later phase to know what the clients handed in.
+
+    State: the rule's own (`inner`), the last deltas (`delta`, {[K, ...]}) and weights (`weights` [K]).
+    """
+
+    def init(params: State) -> State:
+        none = trees.repeat(trees.map_tree(torch.zeros_like, params), clients)
+        return {"inner": server.init(params), "delta": none, "weights": torch.zeros(clients)}
+
+    def update(reports: Report, weights: Tensor, s: State) -> tuple[State, State]:
+        step, inner = server.update(reports, weights, s["inner"])
+        return step, {"inner": inner, "delta": reports.delta, "weights": weights}
+
+    return Rule(init, update)
 
 
 def adaptive(lr: float, b1: float, b2: float, eps: float, second: Callable[[Tensor, Tensor, float], Tensor]) -> Rule:

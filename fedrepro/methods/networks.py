@@ -1,0 +1,41 @@
+"""The networks that a method of one shared model chooses from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+from fedrepro.convnets import cnn
+from fedrepro.errors import UsageError
+from fedrepro.modules import small_cnn
+from fedrepro.nets import mlp
+from fedrepro.resnets import Init, resnet18
+from fedrepro.types import Net, Task
+
+Nets = Literal["mlp", "cnn", "cnn-large", "cnn-fair", "resnet18"]
+
+
+def shared_mlp(task: Task, hidden: int) -> Net:
+    """The predictor of flgames-2022, section 7.3.1, as a single model."""
+    below = math.prod(task.shape), hidden, hidden
+    return mlp(*below, task.classes)._replace(features=mlp(*below, last=False).apply, head="fc3")
+
+
+# Small: Li et al. 2022 (protocols 2.3). Large: McMahan et al. 2017 (3.2). Fair, ResNet: fedaug-2022 (protocols-2, A2).
+NETS: dict[str, Callable[[Task, int], Net]] = {
+    "mlp": shared_mlp,
+    "cnn": lambda task, hidden: cnn(task.shape, task.classes),
+    "cnn-large": lambda task, hidden: cnn(task.shape, task.classes, filters=(32, 64), hidden=(512,), padding=(2, 2)),
+    "cnn-fair": lambda task, hidden: small_cnn(task.shape, task.classes),
+    "resnet18": lambda task, hidden: resnet18(task.shape, task.classes),
+}
+
+
+def choose(task: Task, net: Nets, hidden: int, init: Init) -> Net:
+    """The network by name; `hidden` is for "mlp". UsageError where it does not fit the task, or has no such `init`."""
+    if init == "scratch":
+        return NETS[net](task, hidden)
+    if net != "resnet18":
+        raise UsageError(f"init={init} is for net=resnet18 alone: leave it out for net={net}.")
+    return resnet18(task.shape, task.classes, init)

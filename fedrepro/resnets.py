@@ -1,0 +1,91 @@
+"""ResNet-18 with group norm, from scratch or from torchvision's ImageNet weights (fedaug-2022; protocols A2)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import Literal
+from urllib.request import urlopen
+
+import torch
+from torch import Tensor, nn
+
+from fedrepro import files, trees
+from fedrepro.data import sources
+from fedrepro.errors import UsageError
+from fedrepro.modules import nested, network
+from fedrepro.nets import pixels
+from fedrepro.types import Net, State
+
+Init = Literal["scratch", "imagenet"]
+
+GROUPS = 2
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
+CHECKPOINT = "resnet18-f37072fd.pth"  # as torchvision names it, with the beginning of its sha256
+
+
+def resnet18(shape: tuple[int, ...], classes: int, init: Init = "scratch") -> Net:
+    """ResNet-18 with GroupNorm(2) for batch norm: 11,181,642 parameters with 10 classes, 11,209,857 with 65.
+
+    Colour images of any size, bytes or 0..1, which it normalises itself. "imagenet": the convolutions start from
+    torchvision's checkpoint, norms and the final layer "fc" are fresh. Raises UsageError where images are not of three
+    channels, and on `init` where the checkpoint is damaged, or neither in the data folder nor to be had.
+    """
+    if shape[0] != 3:
+        raise UsageError(f"resnet18 reads images of 3 channels, and these have {shape[0]}: choose another `net`.")
+    net = network(lambda: _module(classes), "fc", _normalised)
+    return net if init == "scratch" else net._replace(init=_pretrained(net.init))
+
+
+def _module(classes: int) -> nn.Module:
+    from torchvision.models import resnet18  # slow to import, and needed only here
+
+    return resnet18(num_classes=classes, norm_layer=lambda channels: nn.GroupNorm(GROUPS, channels))
+
+
+def _normalised(x: Tensor) -> Tensor:
+    mean, std = (torch.tensor(each, device=x.device).view(3, 1, 1) for each in (MEAN, STD))
+    return (pixels(x) - mean) / std
+
+
+def _pretrained(fresh: Callable[[torch.Generator], State]) -> Callable[[torch.Generator], State]:
+    """The initialiser whose convolutions are the checkpoint's and whose other parameters are those of `fresh`."""
+
+    def init(generator: torch.Generator) -> State:
+        params = dict(trees.leaves(fresh(generator)))
+        saved = torch.load(io.BytesIO(_checkpoint()), map_location="cpu", weights_only=True)
+        return nested({name: saved[name].detach() if leaf.dim() == 4 else leaf for name, leaf in params.items()})
+
+    return init
+
+
+def _checkpoint() -> bytes:
+    """The verified content of the checkpoint; into the cache, but not into the user's folder, it is downloaded."""
+    path = sources.folder() / CHECKPOINT
+    try:
+        if path.is_file():
+            return _verified(path.read_bytes(), str(path))
+        if sources.lent():
+            raise OSError(f"{path.parent} does not have them")
+        content = _verified(_download(), "the download")
+    except (OSError, HTTPException) as error:
+        advice = f"put torchvision's file of that name into {sources.folder()}, or set init=scratch"
+        raise UsageError(f"the weights {CHECKPOINT} cannot be had ({error}): {advice}.") from error
+    files.write_bytes(path, content)
+    return content
+
+
+def _download() -> bytes:
+    from torchvision.models import ResNet18_Weights
+
+    with urlopen(ResNet18_Weights.IMAGENET1K_V1.url, timeout=sources.SILENCE) as answer:
+        return answer.read()
+
+
+def _verified(content: bytes, what: str) -> bytes:
+    """The content, whose sha256 begins as the file's name says; else an OSError."""
+    if not hashlib.sha256(content).hexdigest().startswith(CHECKPOINT.split("-")[1].removesuffix(".pth")):
+        raise OSError(f"{what} has the wrong checksum")
+    return content
