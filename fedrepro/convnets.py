@@ -60,7 +60,7 @@ def cnn(
         if x.device.type != "cpu":
             return _in_torch(padding, pixels(x), layers)
         parts = math.ceil(len(x) / ROWS)
-        x = pixels(F.pad(x, (0, 0, 0, 0, 0, 0, 0, -len(x) % parts))).unflatten(0, (parts, -1))
+        x = F.pad(x, (0, 0, 0, 0, 0, 0, 0, -len(x) % parts)).unflatten(0, (parts, -1))
         logits = _Network.apply(padding, x, *(leaf.expand(parts, *leaf.shape) for leaf in layers))[0]
         return logits.flatten(0, 1)[:rows]
 
@@ -71,7 +71,7 @@ def cnn(
             )
         layers = flat(params)
         with torch.no_grad():
-            logits, *kept = _forward(padding, pixels(x), layers)
+            logits, *kept = _forward(padding, x, layers)
             slope, risk = _cross_entropy(logits, y, live)
             found = iter(_backward(padding, layers[::2], kept, slope))
         return {name: {key: next(found) for key in ("weight", "bias")} for name in names}, risk
@@ -161,7 +161,7 @@ def _forward(padding: tuple[int, ...], x: Tensor, params: Sequence[Tensor]) -> l
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
     clients, batch = x.shape[:2]
     layers = list(zip(params[::2], params[1::2], strict=True))
-    h = x.flatten(2).transpose(1, 2).reshape(clients, *x.shape[2:], batch)
+    h = kernels.batch_last(x)
     kept = []
     for (weight, bias), zeros in zip(layers, padding, strict=False):
         h = F.pad(h, (0, 0, *[zeros] * 4)) if zeros else h

@@ -20,6 +20,14 @@ _compiled = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {
 _ZERO, _DEAD = np.float32(0), np.uint8(4)
 
 
+def batch_last(x: Tensor) -> Tensor:
+    """Images [K, B, I, H, W] as network input [K, I, H, W, B]: bytes 0..255 become floats 0..1, as in `nets.pixels`."""
+    clients, batch = x.shape[:2]
+    out = torch.empty(clients, x[0, 0].numel(), batch)
+    _share_out(_batch_last, 1 if x.is_floating_point() else 255, x.flatten(2), out)
+    return out.view(clients, *x.shape[2:], batch)
+
+
 def pooled(x: Tensor, weight: Tensor, bias: Tensor, batch: int) -> tuple[Tensor, Tensor]:
     """ReLU of the largest of each 2x2 outputs of a convolution without padding.
 
@@ -43,22 +51,32 @@ def pooled_gradient(
     return to_weight, to_bias, to_x if deeper else None
 
 
-def _share_out(kernel: Callable, batch: int, *stacked: Tensor) -> None:
-    """Run a kernel that fills its last arguments, each of torch's threads with some of the clients."""
+def _share_out(kernel: Callable, number: int, *stacked: Tensor) -> None:
+    """Run a kernel that fills the last of its arrays, each of torch's threads with some of the clients."""
     clients, threads = len(stacked[0]), torch.get_num_threads()
     arrays = [each.contiguous().numpy() for each in stacked]
     if threads == 1 or clients == 1:
-        kernel(*arrays, batch)
+        kernel(*arrays, number)
         return
     edges = [clients * i // threads for i in range(threads + 1)]
     parts = [[each[a:b] for each in arrays] for a, b in zip(edges, edges[1:], strict=False) if a < b]
-    for done in [_pool_of(threads).submit(kernel, *part, batch) for part in parts]:
+    for done in [_pool_of(threads).submit(kernel, *part, number) for part in parts]:
         done.result()
 
 
 @cache
 def _pool_of(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
+
+
+@numba.njit(**_compiled)
+def _batch_last(x, out, whole):
+    clients, batch, places = x.shape
+    whole = np.float32(whole)
+    for k in range(clients):
+        for p in range(places):
+            for b in range(batch):
+                out[k, p, b] = np.float32(x[k, b, p]) / whole
 
 
 @numba.njit(**_compiled)
