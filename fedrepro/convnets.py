@@ -1,27 +1,28 @@
-"""Convolutional networks as matrix products, with their gradient by hand.
+"""Convolutional networks of few channels, whose gradient for stacked clients is written out.
 
-A 5x5 convolution and the 2x2 pooling after it are one product: the four outputs that are pooled together see 6x6
-inputs, so a matrix with four shifted copies of the kernel, times the 6x6 windows (of stride 2) as columns, gives all
-four, and their maximum is elementwise. The windows hold a third of the numbers that those of a plain convolution would.
-Everything is stacked over K clients and runs along the batch, which is the last axis inside. On the small batches of
-clients an automatic gradient, and even more so one under `vmap`, costs as much as its numbers.
+On a CPU the convolutions are the compiled loops of kernels.py, with the batch as the last axis, and the linear layers
+products of all clients at once; an automatic gradient, and even more so one under `vmap`, would cost as much as its
+numbers. On a GPU everything is torch's.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.func import grad_and_value
 
 from fedrepro.errors import UsageError
-from fedrepro.nets import pixels
+from fedrepro.nets import cross_entropy, pixels
 from fedrepro.types import Net, State
 
-KERNEL, WINDOW = 5, 6
+KERNEL = 5
+# Of one client; more go as several clients with the same parameters, so that threads share them and caches hold them.
+ROWS = 128
 
 
 def cnn(
@@ -55,14 +56,24 @@ def cnn(
         return {name: _layer(size, generator) for name, size in zip(names, sizes, strict=True)}
 
     def apply(params: State, x: Tensor) -> Tensor:
-        return _Network.apply(padding, pixels(x), *flat(params))[0]
+        layers, rows = flat(params), len(x)
+        if x.device.type != "cpu":
+            return _in_torch(padding, pixels(x), layers)
+        parts = math.ceil(len(x) / ROWS)
+        x = F.pad(x, (0, 0, 0, 0, 0, 0, 0, -len(x) % parts)).unflatten(0, (parts, -1))
+        logits = _Network.apply(padding, x, *(leaf.expand(parts, *leaf.shape) for leaf in layers))[0]
+        return logits.flatten(0, 1)[:rows]
 
     def descend(params: State, x: Tensor, y: Tensor, live: Tensor) -> tuple[State, Tensor]:
+        if x.device.type != "cpu":
+            return torch.vmap(grad_and_value(lambda p, *rows: cross_entropy(apply(p, rows[0]), *rows[1:])))(
+                params, x, y, live
+            )
         layers = flat(params)
         with torch.no_grad():
-            logits, *kept = _forward(padding, pixels(x), layers)
+            logits, *kept = _forward(padding, x, layers)
             slope, risk = _cross_entropy(logits, y, live)
-            found = iter(_backward(padding, x.shape[1:], layers[::2], kept, slope))
+            found = iter(_backward(padding, layers[::2], kept, slope))
         return {name: {key: next(found) for key in ("weight", "bias")} for name in names}, risk
 
     return Net(init, apply, descend)
@@ -75,80 +86,124 @@ def _layer(size: tuple[int, ...], generator: torch.Generator) -> dict[str, Tenso
     return {"weight": draw(*size), "bias": draw(size[0])}
 
 
-class _Network(torch.autograd.Function):
-    """The logits of one client, and whatever `_backward` needs of the way there."""
+def _in_torch(padding: tuple[int, ...], x: Tensor, params: list[Tensor]) -> Tensor:
+    """The logits [B, classes] of one client."""
+    layers = list(zip(params[::2], params[1::2], strict=True))
+    for (weight, bias), zeros in zip(layers, padding, strict=False):
+        x = F.max_pool2d(F.conv2d(x, weight, bias, padding=zeros), 2).relu()
+    x = x.flatten(1)
+    for weight, bias in layers[len(padding) : -1]:
+        x = F.linear(x, weight, bias).relu()
+    return F.linear(x, *layers[-1])
 
-    generate_vmap_rule = True
+
+class _Network(torch.autograd.Function):
+    """The logits of stacked clients, and whatever `_backward` needs of the way there."""
 
     @staticmethod
     def forward(padding: tuple[int, ...], x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
-        return tuple(each[0] for each in _forward(padding, x[None], [leaf[None] for leaf in params]))
+        return tuple(_forward(padding, x, params))
 
     @staticmethod
     def setup_context(ctx, inputs: tuple, output: tuple[Tensor, ...]) -> None:
-        padding, x, *params = inputs
-        logits, *kept = output
+        padding, _, *params = inputs
+        _, *kept = output
         ctx.mark_non_differentiable(*kept)
         ctx.set_materialize_grads(False)
-        ctx.padding, ctx.shape, ctx.weights = padding, x.shape, len(params) // 2
+        ctx.padding, ctx.weights = padding, len(params) // 2
         ctx.save_for_backward(*params[::2], *kept)
 
     @staticmethod
     def backward(ctx, slope: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        saved = [each[None] for each in ctx.saved_tensors]
-        weights, kept = saved[: ctx.weights], saved[ctx.weights :]
-        return None, None, *(each[0] for each in _backward(ctx.padding, ctx.shape, weights, kept, slope[None]))
+        return None, None, *_Gradient.apply(ctx.padding, ctx.weights, slope, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info, in_dims: tuple, *args: object) -> tuple[tuple[Tensor, ...], int]:
+        return _beside(_Network, info.batch_size, in_dims, args)
 
 
-def _forward(padding: tuple[int, ...], x: Tensor, params: list[Tensor]) -> list[Tensor]:
+class _Gradient(torch.autograd.Function):
+    """`_backward`, for `vmap`: of the first `count` of the tensors as weights, and what was kept as the others."""
+
+    @staticmethod
+    def forward(padding: tuple[int, ...], count: int, slope: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(_backward(padding, tensors[:count], tensors[count:], slope))
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple, output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def vmap(info, in_dims: tuple, *args: object) -> tuple[tuple[Tensor, ...], int]:
+        return _beside(_Gradient, info.batch_size, in_dims, args)
+
+
+def _beside(of: type, size: int, in_dims: tuple, args: tuple) -> tuple[tuple[Tensor, ...], int]:
+    """The vmap rule of both: a batch of stacked clients is more clients."""
+
+    def merged(each: object, dim: int | None) -> object:
+        if not isinstance(each, Tensor):
+            return each
+        return (each.expand(size, *each.shape) if dim is None else each.movedim(dim, 0)).flatten(0, 1)
+
+    found = of.apply(*map(merged, args, in_dims))
+    return tuple(each.unflatten(0, (size, -1)) for each in found), 0
+
+
+def _forward(padding: tuple[int, ...], x: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
     """Logits [K, B, classes] of x [K, B, ...], and what the gradient needs of the way there.
 
-    That is, for each convolution its windows, its outputs before pooling [K, O, 4, P*B] (P places) and after ReLU
-    [K, O, P*B], and the input [K, inputs, B] of each linear layer but the first, which reads the last of these.
+    That is, for each convolution its input [K, I, H, W*B] and which output each pool let through, and the input
+    [K, inputs, B] of each linear layer.
     """
-    dtype = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else torch.float32
+    from fedrepro import kernels  # slow to import, and needed only here
+
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
     clients, batch = x.shape[:2]
-    layers = [(w.to(dtype), b.to(dtype).unsqueeze(-1)) for w, b in zip(params[::2], params[1::2], strict=True)]
-    h = x.flatten(2).transpose(1, 2).to(dtype).reshape(clients, *x.shape[2:], batch)
+    layers = list(zip(params[::2], params[1::2], strict=True))
+    h = kernels.batch_last(x)
     kept = []
-    for (weight, bias), zeros, side in zip(layers, padding, _sides(x.shape[1:], padding)[1:], strict=False):
-        windows = _windows(F.pad(h, (0, 0, *[zeros] * 4)) if zeros else h)
-        y = (_four(weight) @ windows).view(clients, weight.shape[1], 4, -1)
-        h = _pooled(y).add_(bias).relu_()
-        kept += [windows, y, h]
-        h = h.view(clients, -1, *side, batch)
-    h = h.reshape(clients, -1, batch)
+    for (weight, bias), zeros in zip(layers, padding, strict=False):
+        h = F.pad(h, (0, 0, *[zeros] * 4)) if zeros else h
+        kept.append(h.flatten(3))
+        h, which = kernels.pooled(kept[-1], weight, bias, batch)
+        kept.append(which)
+        h = h.unflatten(3, (-1, batch))
+    h = h.reshape(clients, -1, batch).to(dtype)
     for weight, bias in layers[len(padding) : -1]:
-        h = torch.baddbmm(bias, weight, h).relu_()
         kept.append(h)
+        h = torch.baddbmm(bias.to(dtype).unsqueeze(-1), weight.to(dtype), h).relu_()
     weight, bias = layers[-1]
-    return [torch.baddbmm(bias, weight, h).transpose(1, 2).float(), *kept]
+    kept.append(h)
+    return [torch.baddbmm(bias.to(dtype).unsqueeze(-1), weight.to(dtype), h).transpose(1, 2).float(), *kept]
 
 
 def _backward(
-    padding: tuple[int, ...], shape: tuple[int, ...], weights: list[Tensor], kept: list[Tensor], slope: Tensor
+    padding: tuple[int, ...], weights: Sequence[Tensor], kept: Sequence[Tensor], slope: Tensor
 ) -> list[Tensor]:
     """Gradients of all weights and biases, in the order of the layers, from the slope [K, B, classes] of the logits.
 
-    `shape` [B, C, H, W] is that of a client's images, `kept` what `_forward` gave beside the logits.
+    `kept` is what `_forward` gave beside the logits.
     """
-    stages, batch = len(padding), shape[0]
-    inputs = [kept[3 * stages - 1].reshape(len(slope), -1, batch), *kept[3 * stages :]]
-    slope, gradients = slope.transpose(1, 2).to(kept[0].dtype), []
-    for weight, h in zip(weights[: stages - 1 : -1], inputs[::-1], strict=True):
+    from fedrepro import kernels  # slow to import, and needed only here
+
+    stages, batch = len(padding), slope.shape[1]
+    inputs = kept[2 * stages :]
+    slope, gradients = slope.transpose(1, 2).to(inputs[0].dtype), []
+    for depth, (weight, h) in enumerate(zip(weights[: stages - 1 : -1], inputs[::-1], strict=True), 1):
         gradients += [slope.sum(-1), slope @ h.transpose(1, 2)]
-        slope = _where_positive(weight.to(h.dtype).transpose(1, 2) @ slope, h)
+        slope = weight.to(h.dtype).transpose(1, 2) @ slope
+        if depth < len(inputs):  # the pools know where theirs is zero
+            slope = _where_positive(slope, h)
+    slope = slope.float()
     for stage in reversed(range(stages)):
-        weight, (windows, y, h) = weights[stage], kept[3 * stage : 3 * stage + 3]
-        slope = slope.reshape(h.shape)
-        dy = _unpooled(slope, y).flatten(1, 2)
-        gradients += [slope.sum(-1), _one(dy @ windows.transpose(1, 2), weight.shape)]
-        if stage:
-            below, zeros = kept[3 * stage - 1], padding[stage]
-            height, width = (side + 2 * zeros for side in _sides(shape, padding)[stage])
-            slope = _summed(_four(weight.to(h.dtype)).transpose(1, 2) @ dy, height, width, batch)
-            slope = slope[:, :, zeros : height - zeros, zeros : width - zeros]
-            slope = _where_positive(slope.reshape(below.shape), below)
+        x, which = kept[2 * stage : 2 * stage + 2]
+        to_weight, to_bias, slope = kernels.pooled_gradient(
+            x, weights[stage], slope.reshape(which.shape), which, batch, deeper=stage > 0
+        )
+        gradients += [to_bias, to_weight]
+        if stage and (zeros := padding[stage]):
+            slope = slope.unflatten(3, (-1, batch))[:, :, zeros:-zeros, zeros:-zeros]
     return [gradient.float() for gradient in reversed(gradients)]
 
 
@@ -159,71 +214,6 @@ def _cross_entropy(logits: Tensor, y: Tensor, live: Tensor) -> tuple[Tensor, Ten
     risk = -(logs.gather(-1, y[..., None])[..., 0] * share).sum(-1)
     slope = logs.exp().scatter_add_(-1, y[..., None], -torch.ones_like(logs[..., :1]))
     return slope * share[..., None], risk
-
-
-def _sides(shape: tuple[int, ...], padding: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Height and width of the input [B, C, H, W] of each stage, before its padding, and of the last one's output."""
-    sides = [tuple(shape[2:])]
-    for zeros in padding:
-        sides.append(tuple((side + 2 * zeros) // 2 - 2 for side in sides[-1]))
-    return sides
-
-
-def _windows(x: Tensor) -> Tensor:
-    """The 6x6 windows of stride 2: [K, I, H, W, B] -> [K, I*36, P*B], P = (H/2 - 2) (W/2 - 2)."""
-    seen = x.unfold(2, WINDOW, 2).unfold(3, WINDOW, 2)  # [K, I, h, w, B, 6, 6]
-    return seen.permute(0, 1, 5, 6, 2, 3, 4).reshape(len(x), x.shape[1] * WINDOW**2, -1)
-
-
-def _summed(windows: Tensor, height: int, width: int, batch: int) -> Tensor:
-    """The adjoint of `_windows`: every place [K, I, H, W, B] gets the sum over the windows that see it."""
-    h, w = height // 2 - 2, width // 2 - 2
-    blocks = windows.view(len(windows), -1, 3, 2, 3, 2, h, w, batch)  # a window is 3x3 blocks of 2x2 places
-    x = windows.new_zeros(len(windows), blocks.shape[1], height // 2, 2, width // 2, 2, batch)
-    for i in range(3):
-        for j in range(3):
-            x[:, :, i : i + h, :, j : j + w] += blocks[:, :, i, :, j].permute(0, 1, 4, 2, 5, 3, 6)
-    return x.view(len(windows), -1, height, width, batch)
-
-
-def _four(weight: Tensor) -> Tensor:
-    """The kernel at its four places in a window: [K, O, I, 5, 5] -> [K, O*4, I*36]."""
-    clients, out, channels = weight.shape[:3]
-    there, _ = _places(channels, weight.device)
-    return F.pad(weight.flatten(2), (0, 1))[..., there].view(clients, 4 * out, -1)
-
-
-def _one(four: Tensor, shape: torch.Size) -> Tensor:
-    """The adjoint of `_four`: [K, O*4, I*36] -> [K, O, I, 5, 5]."""
-    _, back = _places(shape[2], four.device)
-    return four.reshape(*shape[:2], -1)[..., back].view(*shape, 4).sum(-1)
-
-
-@cache
-def _places(channels: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Where an entry [4, I, 6, 6] of `_four` finds its weight [I, 5, 5], or a zero; and the entries of each weight."""
-    kernel = torch.arange(channels * KERNEL**2).view(channels, KERNEL, KERNEL)
-    there = torch.full((4, channels, WINDOW, WINDOW), kernel.numel())
-    for place in range(4):
-        i, j = divmod(place, 2)
-        there[place, :, i : i + KERNEL, j : j + KERNEL] = kernel
-    back = there.flatten().argsort(stable=True)[: 4 * kernel.numel()]
-    return there.flatten().to(device), back.to(device)
-
-
-def _pooled(y: Tensor) -> Tensor:
-    """The largest of the four: [K, O, 4, N] -> [K, O, N]."""
-    a, b, c, d = y.unbind(2)
-    return torch.maximum(torch.maximum(a, b), torch.maximum(c, d))
-
-
-def _unpooled(slope: Tensor, y: Tensor) -> Tensor:
-    """The slope [K, O, N] where y [K, O, 4, N] is the largest of its four (the first of equals), else 0."""
-    a, b, c, d = y.unbind(2)
-    low = _where_positive(slope, torch.maximum(c, d) - torch.maximum(a, b))
-    high = slope - low
-    high_right, low_right = _where_positive(high, b - a), _where_positive(low, d - c)
-    return torch.stack((high - high_right, high_right, low - low_right, low_right), 2)
 
 
 def _where_positive(slope: Tensor, x: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from fedrepro.types import Task
 
 FORMAT = 1
 STATE = Path(".fedrepro/state")
-PACKAGES = ("torch", "torchvision", "numpy", "fedrepro")
+PACKAGES = ("torch", "torchvision", "numpy", "numba", "fedrepro")
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """The convolutional networks against torch's own convolutions, pooling and autograd."""
 
+import inspect
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.func import grad, grad_and_value
 
 from fedrepro import trees
-from fedrepro.convnets import cnn
+from fedrepro.convnets import _in_torch, cnn
 from fedrepro.errors import UsageError
 from fedrepro.nets import cross_entropy
 
@@ -55,6 +57,31 @@ def test_logits_and_gradients_are_those_of_torch(case):
     ours, theirs = (grad(lambda p, f=f: cross_entropy(f(p, x), y, live))(params) for f in (net.apply, other))
     for name, leaf in trees.leaves(theirs):
         torch.testing.assert_close(dict(trees.leaves(ours))[name], leaf, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 128, 129, 300])
+def test_any_number_of_rows_goes_through(rows):
+    net = cnn((1, 12, 12), 3, filters=(2,), hidden=(), padding=(0,))
+    params = net.init(torch.Generator().manual_seed(2))
+    x = torch.randint(0, 256, (rows, 1, 12, 12), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    torch.testing.assert_close(net.apply(params, x), plain(params, x / 255, (0,)), rtol=1e-5, atol=1e-6)
+
+
+def test_threads_share_clients_and_change_no_bit(case):
+    shape, net, _, _ = case
+    params = trees.stack([net.init(torch.Generator().manual_seed(seed)) for seed in range(3)])
+    x, y = images(shape, 12)
+    batch = x.unflatten(0, (3, 4)), y.unflatten(0, (3, 4)), torch.ones(3, 4, dtype=torch.bool)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(dict(trees.leaves(net.descend(params, *batch)[0])))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(leaf, other[name]) for name, leaf in found[0].items() if name.startswith("conv"))
 
 
 def test_clients_batched_are_clients_alone(case):
@@ -110,3 +137,11 @@ def test_initial_weights_are_within_torchs_bounds():
 def test_images_that_do_not_fit_are_refused(side):
     with pytest.raises(UsageError, match=f"images of {side}x{side} pixels do not fit"):
         cnn((1, side, side), 10)
+
+
+def test_what_a_gpu_would_run_is_the_same(case):
+    shape, net, params, other = case
+    x, _ = images(shape, 3)
+    padding = inspect.getclosurevars(net.apply).nonlocals["padding"]
+    leaves = [leaf for layer in params.values() for leaf in (layer["weight"], layer["bias"])]
+    torch.testing.assert_close(_in_torch(padding, x / 255, leaves), other(params, x), rtol=1e-5, atol=1e-6)
