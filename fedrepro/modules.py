@@ -1,4 +1,4 @@
-"""Networks made from torch's own modules, for those whose convolutions are too wide for the products of `convnets`.
+"""Networks made from torch's own modules, for those whose convolutions are too wide for the loops of `kernels`.
 
 With 16 channels and more, torch's convolutions on channels-last images, one client after another, are at the machine's
 limit (benchmarks/README.md); `vmap` would make grouped convolutions of them.

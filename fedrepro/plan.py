@@ -20,7 +20,9 @@ from fedrepro.spec import Paper, load_papers, papers
 HEADER = "# Written by `fedrepro plan` from papers/*/paper.toml and params.yaml: change those, and run it again.\n"
 KEPT = {"cache": False, "persist": True}  # in git, and there while its stage runs: a record keeps the seeds it has
 SHOWN = {"cache": False}  # in git, made anew
-SYNTHESIS = ("clients", "fedgma", "palettes", "partition", "plain", "rotated", "sheet", "synth")  # modules of data
+# Modules of data behind a sheet.
+SYNTHESIS = ("augment", "clients", "domains", "fedgma", "palettes", "partition", "pictures", "plain", "rotated")
+SYNTHESIS += ("sheet", "synth")
 
 
 @dataclass(frozen=True)
