@@ -15,7 +15,7 @@ from fedrepro.errors import OutsideTolerance
 from fedrepro.files import write_json
 from fedrepro.layout import STYLES
 from fedrepro.results import STATUSES, Result, join
-from fedrepro.schema import Remark, Table
+from fedrepro.schema import Gallery, Remark, Table
 from fedrepro.spec import Paper, load_papers
 
 
@@ -68,7 +68,9 @@ def show(report: Report) -> Group:
         if result.reason:
             gap = "–" if result.difference is None else f"{result.difference:+.{result.decimals}f}"
             status = Text(result.status, style=STYLES[result.status])
-            numbers = (str(result.reference), str(result), gap, f"{result.limit:.{result.decimals}f}")
+            allowed = result.allowed if result.room else f"{result.limit:.{result.decimals}f}"
+            allowed = "–" if result.cell.read.substitute else allowed
+            numbers = (str(result.reference), str(result), gap, allowed)
             drawn.add_row(Text(str(result.cell)), *numbers, status, Text(result.reason))
     counts = ", ".join(f"{number} {status}" for status, number in _counts(report.results).items() if number)
     cells = Text(f"{len(report.results)} cells: {counts or 'none'}")
@@ -98,6 +100,9 @@ def _figure(paper: Paper, figure: str) -> list[str]:
     if found.faults:
         return list(found.faults.values())
     points, (svg, _) = (each(paper.name, figure, paper.root) for each in (figures.path, figures.pictures))
+    if isinstance(paper.figure(figure), Gallery):  # its SVG has pictures in it, so likewise
+        texts = {points: figures.text(found.points).encode()}
+        return _unequal(texts | {svg: svg.read_bytes() if svg.exists() else b""})
     drawn = plot.picture(paper, figure, found.points, "svg")
     return _unequal({points: figures.text(found.points).encode(), svg: drawn})
 
@@ -115,7 +120,7 @@ def _claims(paper: Paper) -> tuple[dict[str, str], list[str]]:
 
 
 def _outside(result: Result) -> str:
-    ours = f"reproduced {result}, published {result.reference}, allowed ±{result.limit:g}"
+    ours = f"reproduced {result}, published {result.reference}, allowed {result.allowed}"
     return f"{result.cell}: {ours}; look for the cause, or declare the deviation in paper.toml with its reason."
 
 
@@ -177,7 +182,7 @@ def _entry(result: Result) -> dict[str, object]:
         "compared_with": str(result.reference),
         "reproduced": str(result),
         "difference": result.difference,
-        "allowed": result.limit,
+        "allowed": list(result.room) if result.room else result.limit,
         "status": result.status,
         "reason": result.reason,
     }

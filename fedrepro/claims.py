@@ -14,31 +14,14 @@ from rich.text import Text
 
 from fedrepro import layout, quantities
 from fedrepro.comparisons import Comparison, Pair, Side
-from fedrepro.curves import digits, percent
+from fedrepro.curves import digits
 from fedrepro.files import csv_text, write_text
 from fedrepro.layout import Column, Entry, Sheet
 from fedrepro.quantities import Reading
-from fedrepro.schema import Claim, Final, FirstRound, Gap, Last, Oscillation, Rounds, Share
-from fedrepro.schema import words as cell_words
+from fedrepro.schema import Claim
 from fedrepro.spec import Paper, load_paper, load_papers
+from fedrepro.wording import COUNTED, GAINED, JUDGED, LEVELLED, RESAMPLES, substitutes, words
 
-RESAMPLES = 10_000
-JUDGED = (
-    "Difference: mean over the seeds of the first cell less the second, seed by seed; interval: 95% of "
-    f"{RESAMPLES:,} bootstrap resamples of the seeds. A pair holds if the interval is above the margin, fails if it is "
-    "below, and is undecided otherwise, or with fewer than two seeds. A seed that is cut off counts with its last "
-    "round, which is less than the truth: so no pair holds by such a seed of its second cell, or fails by one of its "
-    "first. A claim holds if all its pairs do, and fails if one does."
-)
-COUNTED = (
-    "Where a number of pairs is claimed, each pair is above the margin or below it by its interval, or neither; the "
-    "last row has the number of pairs with a mean difference above it. The claim holds if at least as many intervals "
-    "as the paper has pairs lie above, and fails if so many lie below that this number is out of reach."
-)
-GAINED = (
-    "A comparison of gains: the mean over one group of pairs of the first cell less the second, less that mean over "
-    "another group, over the seeds that all of these cells have."
-)
 PLACES = {"holds": "above", "fails": "below", "undecided": "neither"}  # of a pair that is counted
 
 
@@ -167,12 +150,15 @@ def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sh
     legend = [f"{name}: {found[name]}. {words(claim)}" for name, claim in paper.spec.claims.items()]
     legend.append(JUDGED)
     legend += [COUNTED] if any(claim.published is not None for claim in paper.spec.claims.values()) else []
+    alone = any(not block.low for claim in paper.spec.claims.values() for block in claim.blocks)
+    legend += [LEVELLED] if alone else []
     legend += [GAINED] if any(claim.gains for claim in paper.spec.claims.values()) else []
+    legend += [f"{metric}: {said}." for metric, said in substitutes(paper).items()]
     legend.append(f"Budget: {budget.label}.")
     if not budget.compare:
         legend.append("The numbers of this budget are never compared with the paper's: they say nothing about it.")
-    substitutes = sorted({reading.substitute for reading in readings} - {""})
-    legend += [f"Data: {substitute}, in place of the paper's own." for substitute in substitutes]
+    others = sorted({reading.substitute for reading in readings} - {""})
+    legend += [f"Data: {other}, in place of the paper's own." for other in others]
     columns = [*(Column(head, "key") for head in ("claim", "pair")), Column("difference", "fact")]
     columns += [Column("95% interval", "fact"), Column("seeds", "fact"), Column("verdict", "key")]
     drawn = Sheet(f"Claims of {paper.spec.title}", legend, columns)
@@ -185,40 +171,10 @@ def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sh
     return drawn
 
 
-def words(claim: Claim) -> str:
-    """What is claimed, where, and how it is measured."""
-    quantity = claim.quantity
-    metric = getattr(quantity, "metric", "")
-    name = metric.replace("_", " ")
-    unit = " rounds" if isinstance(quantity, Rounds | FirstRound) else " points" if percent(metric) else ""
-    how = "rounds trained"
-    if isinstance(quantity, Final):
-        how = f"final {name}"
-    elif isinstance(quantity, Gap):
-        how = f"final {name} less the {quantity.less.replace('_', ' ')}"
-    elif isinstance(quantity, Last):
-        how = f"mean {name} of the last {quantity.rounds} rounds"
-    elif isinstance(quantity, FirstRound):
-        how = f"first watched round with a {name} of at least {_level(quantity)}"
-    elif isinstance(quantity, Oscillation):
-        until = f" to round {quantity.until}" if quantity.until else " on"
-        how = f"standard deviation of the {name} within {quantity.window} watched rounds, from the warm start{until}"
-    how += f"; {claim.published} pairs in the paper" if claim.published is not None else ""
-    return f"“{claim.statement}” ({claim.place}). Measured: {how}; margin: {claim.margin:g}{unit}."
-
-
-def _level(quantity: FirstRound) -> str:
-    """The level for a reader."""
-    level = quantity.level
-    if isinstance(level, Share):
-        return f"{100 * level.share:g}% of the mean over the last {level.rounds} rounds of {cell_words(level.of)}"
-    return f"{level:g}{'%' if percent(quantity.metric) else ''}"
-
-
 def _evidence(claim: str, comparison: Comparison, seeds: Seeds, margin: float) -> Evidence:
     """The evidence of a comparison from the readings of its runs."""
-    chosen = {pair: (pick(pair.high, seeds), pick(pair.low, seeds)) for pair in comparison.pairs}
-    runs = chosen[comparison.larger[0]] if len(comparison.pairs) == 1 else ("", "")
+    chosen = {pair: tuple(pick(side, seeds) for side in pair.sides) for pair in comparison.pairs}
+    runs = (*chosen[comparison.larger[0]], "")[:2] if len(comparison.pairs) == 1 else ("", "")
     place = (claim, comparison.name, *runs)
     read = [seeds.get(run, {}) for sides in chosen.values() for run in sides]
     both = [seed for seed in read[0] if all(seed in each for each in read)]
@@ -226,8 +182,8 @@ def _evidence(claim: str, comparison: Comparison, seeds: Seeds, margin: float) -
         return Evidence(*place, None, None, None, 0, 0, 0, "undecided")
 
     def gain(pairs: tuple[Pair, ...], seed: int) -> float:
-        sides = (chosen[pair] for pair in pairs)
-        return statistics.fmean(seeds[high][seed].value - seeds[low][seed].value for high, low in sides)
+        values = [[seeds[run][seed].value for run in chosen[pair]] for pair in pairs]
+        return statistics.fmean(high - sum(low) for high, *low in values)
 
     less = [gain(comparison.smaller, seed) if comparison.smaller else 0 for seed in both]
     differences = [gain(comparison.larger, seed) - other for seed, other in zip(both, less, strict=True)]
@@ -237,12 +193,12 @@ def _evidence(claim: str, comparison: Comparison, seeds: Seeds, margin: float) -
 
 
 def _censored(
-    comparison: Comparison, chosen: dict[Pair, tuple[str, str]], seeds: Seeds, both: list[int]
+    comparison: Comparison, chosen: dict[Pair, tuple[str, ...]], seeds: Seeds, both: list[int]
 ) -> tuple[int, int]:
     """How many seeds were cut off so that the true difference may be larger, and so that it may be smaller."""
     larger, smaller = ([chosen[pair] for pair in pairs] for pairs in (comparison.larger, comparison.smaller))
-    up = [*(high for high, _ in larger), *(low for _, low in smaller)]
-    down = [*(low for _, low in larger), *(high for high, _ in smaller)]
+    up = [*(high for high, *_ in larger), *(run for _, *low in smaller for run in low)]
+    down = [*(run for _, *low in larger for run in low), *(high for high, *_ in smaller)]
     return tuple(sum(any(seeds[run][seed].censored for run in runs) for seed in both) for runs in (up, down))
 
 
@@ -272,7 +228,7 @@ def _remarks(evidence: Evidence, comparison: Comparison | None) -> list[str]:
     if comparison is None:
         return []
     alone = len(comparison.pairs) == 1
-    whole = all(side.runs for pair in comparison.pairs for side in (pair.high, pair.low))
+    whole = all(side.runs for pair in comparison.pairs for side in pair.sides)
     notes = [] if whole else ["Not run: this budget leaves out one of the cells."]
     sides = (("first", "high", evidence.censored_high), ("second", "low", evidence.censored_low))
     for nth, name, number in sides:
@@ -281,7 +237,8 @@ def _remarks(evidence: Evidence, comparison: Comparison | None) -> list[str]:
             notes.append(f"{cut} of the {nth} cell never get there: they count as cut off.")
         elif number:
             notes.append(f"{cut} are cut off: the true difference may be {'larger' if name == 'high' else 'smaller'}.")
-        picked = [getattr(pair, name) for pair in comparison.pairs if getattr(pair, name).pick]
+        named = (getattr(pair, name) for pair in comparison.pairs)
+        picked = [side for side in named if side is not None and side.pick]
         notes += [_picked(nth, side, getattr(evidence, name)) for side in dict.fromkeys(picked)]
     return notes
 

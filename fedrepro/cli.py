@@ -121,6 +121,20 @@ def search(
 
 
 @app.command()
+def extractor(
+    source: Annotated[str, typer.Argument(help="A source of images: `fedrepro data list` lists them.")],
+) -> None:
+    """Train the small network that judges the images which a GAN generates, on a source's real ones.
+
+    It goes to data/extractors/. A GAN on a dataset of that source needs it, unless the Inception weights of the papers'
+    FID are in the data folder; `fedrepro show methods` lists the GANs.
+    """
+    from fedrepro import extractors
+
+    typer.echo(f"wrote {extractors.train(source, lambda line: typer.echo(line, err=True))}")
+
+
+@app.command()
 def plan(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False,
 ) -> None:

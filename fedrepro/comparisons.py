@@ -21,11 +21,16 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells that a claim compares."""
+    """Two cells that a claim compares, or one with zero: then there is no low."""
 
     name: str
     high: Side
-    low: Side
+    low: Side | None
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The sides that are cells."""
+        return (self.high,) if self.low is None else (self.high, self.low)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Comparison:
     @property
     def runs(self) -> list[str]:
         """The runs of all cells, in their order."""
-        return [run for pair in self.pairs for side in (pair.high, pair.low) for run in side.runs]
+        return [run for pair in self.pairs for side in pair.sides for run in side.runs]
 
 
 def comparisons(claim: Claim, run: Run) -> list[Comparison]:
@@ -73,7 +78,11 @@ def _cells(claim: Claim) -> Iterator[Point]:
 
 def _pairs(blocks: tuple[Pairs, ...], run: Run) -> tuple[Pair, ...]:
     return tuple(
-        Pair(_versus(block, high, low), _side(block, "high", high, run), _side(block, "low", low, run))
+        Pair(
+            _versus(block, high, low),
+            _side(block, "high", high, run),
+            _side(block, "low", low, run) if low else None,
+        )
         for block in blocks
         for high, low in block.cells()
     )
@@ -86,6 +95,8 @@ def _side(block: Pairs, name: str, cells: list[Point], run: Run) -> Side:
 
 def _versus(block: Pairs, highs: list[Point], lows: list[Point]) -> str:
     """A pair for a reader: what its cells share, then what tells them apart."""
+    if not lows:
+        return words(_together(highs))
     high, low = _together(highs), _together(lows)
     shared = {axis: value for axis, value in high.items() if low.get(axis) == value}
     if shared == high == low:  # the largest and the smallest of the same cells

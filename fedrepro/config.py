@@ -43,6 +43,10 @@ class Watch(Strict):
     `train_every`, `test_every`: rounds between evaluations; the last round is always evaluated on everything.
     `precision` is that of the watched training rows only; the final metrics and the test curve are float32.
     `grad_norm`: the final metrics have the norm of the gradient on each test set, too (fedaug-2022, B.3).
+
+    `step_every`: rounds between the points of what a step itself measures, such as a critic's loss.
+    `judged`: samples of a generator, at each test, and real ones that they are held against. `extractor`: the network
+    of the distance between images, "inception", "cnn", or "auto", Inception if its weights are there.
     """
 
     samples: int = Field(default=6000, ge=1)
@@ -50,6 +54,9 @@ class Watch(Strict):
     test_every: int = Field(default=25, ge=1)
     precision: Precision = "fp32"
     grad_norm: bool = False
+    step_every: int = Field(default=1, ge=1)
+    judged: int = Field(default=10_000, ge=100)
+    extractor: Literal["auto", "inception", "cnn"] = "auto"
 
 
 class RunConfig(Strict):

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from fedrepro import methods, plan
+from fedrepro import extractors, methods, plan
 from fedrepro.checkpoints import DAMAGED, Checkpoints
 from fedrepro.data import manifests, sources
 from fedrepro.errors import FedreproError
@@ -145,6 +145,18 @@ def records() -> Findings:
     yield Finding("records", "fine", f"{whole} whole")
 
 
+def judges() -> Findings:
+    """The networks that generated images are judged by."""
+    for said in sorted(extractors.FOLDER.glob("*-cnn.json")):
+        source = said.stem.removesuffix("-cnn")
+        try:
+            extractors.classifier(source)
+        except FedreproError as error:
+            yield Finding(f"extractor {source}", "wrong", str(error))
+        else:
+            yield Finding(f"extractor {source}", "fine", "whole")
+
+
 def plugins() -> Findings:
     """Methods of other packages that were left out."""
     rows, faults = methods.discover()
@@ -153,7 +165,7 @@ def plugins() -> Findings:
     yield Finding("methods", "fine", f"{len(rows)} usable")
 
 
-CHECKS: tuple[Callable[[], Findings], ...] = (environment, data, generated, checkpoints, records, plugins)
+CHECKS: tuple[Callable[[], Findings], ...] = (environment, data, generated, checkpoints, records, judges, plugins)
 
 
 def _required() -> list[str]:
@@ -198,6 +210,9 @@ def _fault(path: Path) -> str:
         Record.model_validate_json(content)
         if json.loads(content).get("curves") != file_digest(path.with_name("curves.csv")):
             return "does not belong to the curves.csv beside it"
+        for shown in path.parent.glob("samples.*"):
+            if json.loads(content).get("samples") != file_digest(shown):
+                return f"does not belong to the {shown.name} beside it"
     except ValidationError as error:
         return f"is damaged ({first_fault(error).rstrip('.')})"
     except OSError as error:

@@ -55,13 +55,17 @@ class Data(BaseModel):
 
 
 class Record(BaseModel):
-    """What a table needs of runs/<paper>/<run>/record.json. `curves`: the sha256 of the curves.csv beside it."""
+    """What a table needs of runs/<paper>/<run>/record.json.
+
+    `curves`, `samples`: the sha256 of the curves.csv and of the samples beside it; empty where there are no samples.
+    """
 
     budget: str
     digest: str
     code: str
     data: Data
     curves: str
+    samples: str = ""
     seeds: dict[int, Entry]
 
 
@@ -114,6 +118,20 @@ class Watched:
             )
         return statistics.fmean(values)
 
+    def checkpoints(self, seed: int, metric: str, parts: int) -> dict[int, float]:
+        """Round -> a metric of a seed at the ends of `parts` equal parts of training, in the record's unit.
+
+        Raises FedreproError where the curve lacks one of them.
+        """
+        ends = [self.config.rounds * part / parts for part in range(1, parts + 1)]
+        own = {round: value for round, name, value in self.curves.get(seed, []) if name == metric}
+        found = {int(end): own[end] for end in ends if math.isfinite(own.get(end, math.nan))}
+        if len(found) < parts:
+            had = f"{metric} at {len(found)} of {parts} equal parts of training of seed {seed}"
+            remedy = "set rounds and watch.test_every in paper.toml so that each of them is watched"
+            raise FedreproError(f"{self.place.with_name('curves.csv')} has {had}, and all are asked for: {remedy}.")
+        return found
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -121,7 +139,8 @@ class Measure:
 
     `value`: in the record's unit (a fraction for accuracies), None where the seed diverged.
 
-    `status` and `rounds`: how and when the seed's training ended. `threshold`: of the stopping rule, None without one.
+    `status` and `rounds`: how and when the seed's training ended; where a cell is over checkpoints, each with a measure
+    of its own, `rounds` is the checkpoint. `threshold`: of the stopping rule, None without one.
     `budget`: of the record. `substitute`: what stands in for the paper's data, empty where it is the paper's own.
     `raised`, `lowered`: the value had the threshold been moved by the largest and the smallest of its shifts.
     """
@@ -160,13 +179,13 @@ def table(paper: str, name: str, root: str | Path = ".") -> Path:
 def collect(paper: Paper, name: str) -> Evaluation:
     """What the records of a table's runs say, in the order of its cells; nothing is raised for a faulty record."""
     spec, wanted = paper.table(name), paper.measured(name)
-    found, faults = watched(paper, wanted, curves=spec.last is not None)
+    found, faults = watched(paper, wanted, curves=spec.over_curves)
     measures: list[Measure] = []
     for run, each in found.items():
         try:
             measures += _measures(each, run, spec, wanted[run])
         except _Fault as fault:
-            faults[run] = _remedied(paper, run, str(fault))
+            faults[run] = remedied(paper, run, str(fault))
         except FedreproError as error:
             faults[run] = str(error)
     return Evaluation(measures, {run: faults[run] for run in wanted if run in faults})
@@ -185,7 +204,7 @@ def watched(paper: Paper, runs: Iterable[str], curves: bool = True) -> tuple[dic
             record = _record(place, config, paper.budget)
             found[run] = Watched(place, config, record, _curves(place, record) if curves else {})
         except _Fault as fault:
-            faults[run] = _remedied(paper, run, str(fault))
+            faults[run] = remedied(paper, run, str(fault))
     return found, faults
 
 
@@ -225,7 +244,7 @@ def stored(path: Path, parse: Callable[[str], list[Any]], paper: Paper, runs: li
         rows = parse(path.read_text(encoding="utf-8"))
     except (ValueError, TypeError, KeyError) as error:
         raise FedreproError(f"{path} cannot be read ({error}): {remedy}.") from error
-    if absent := set(runs) - {row.run for row in rows}:
+    if absent := set(runs) - {run for row in rows for run in row.run.split("; ")}:
         raise FedreproError(f"{path} lacks run {min(absent)}: {remedy}.")
     if other := {row.budget for row in rows} - {paper.budget}:
         raise FedreproError(f"{path} is of budget {min(other)!r} instead of {paper.budget!r}: {remedy}.")
@@ -241,7 +260,7 @@ def _measure(row: dict[str, str]) -> Measure:
     return Measure(**(row | numbers | {"seed": int(row["seed"]), "rounds": int(row["rounds"])}))
 
 
-def _remedied(paper: Paper, run: str, fault: str) -> str:
+def remedied(paper: Paper, run: str, fault: str) -> str:
     """The sentence about a run's fault with what mends it."""
     return f"{fault}: run `dvc repro {paper.stage(run)}`."
 
@@ -279,10 +298,16 @@ def _measures(run: Watched, name: str, table: Table, metrics: list[str]) -> list
     """The rows of one run: seed by seed, metric by metric."""
     stop, (budget, substitute) = run.config.stop, run.origin
     threshold = stop.threshold if stop else None
-    shifts = sorted(stop.shifts) if stop and table.last is None else []  # the record has the ends of shifted runs alone
+    shifts = sorted(stop.shifts) if stop and not table.over_curves else []  # the record has shifted runs' ends alone
     measures = []
     for seed in run.config.seeds:
         entry = run.record.seeds[seed]
+        if table.checkpoints and entry.status != "diverged":
+            for metric in metrics:
+                for round, value in run.checkpoints(seed, metric, table.checkpoints).items():
+                    ended = (entry.status, round, threshold, budget, substitute, None, None)
+                    measures.append(Measure(name, seed, metric, value, *ended))
+            continue
         values = _values(run, seed, table, metrics)
         lowered, raised = (entry.shifted.get(shift, {}) for shift in (shifts[0], shifts[-1])) if shifts else ({}, {})
         for metric in metrics:

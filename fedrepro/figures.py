@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedrepro import evaluate, quantities
+from fedrepro import evaluate, gallery, quantities
 from fedrepro.curves import digits
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.evaluate import Watched
 from fedrepro.files import csv_text, write_text
-from fedrepro.schema import Curves, Levels, Spot
+from fedrepro.gallery import Panel
+from fedrepro.schema import Curves, Gallery, Levels, Median, Quantity, Spot
 from fedrepro.spec import Paper
 
 
@@ -24,7 +25,8 @@ class Spread:
     `line`: its name in the legend. `x`: the round, or the value of the figure's axis. `capped`, `diverged`: how many of
     the run's seeds reached the cap without stopping, and how many are left out because they diverged. `budget`,
     `substitute`: as in a table's measures. A run without any value has one row, with n = 0 and no mean; a run that does
-    not have a metric which others have is not in its panel.
+    not have a metric which others have is not in its panel. Of the median over checkpoints and a grid of runs, whose
+    names are then joined by "; ", `mean` is that median, and `spread` and `n` are of all these values.
     """
 
     line: str
@@ -42,9 +44,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class Plotted:
-    """The points of a figure, and for each run without a usable record one sentence that says what is wrong."""
+    """The points of a figure, or the panels of a gallery, and for each run without a usable record what is wrong."""
 
-    points: list[Spread]
+    points: list[Spread] | list[Panel]
     faults: dict[str, str]
 
 
@@ -67,8 +69,11 @@ def collect(paper: Paper, name: str) -> Plotted:
     found, faults = evaluate.watched(paper, paper.figure_runs(name))
     where = f"{paper.folder / 'paper.toml'}: figures.{name}"
     spots = [(spot, run) for spot, run in paper.spots(name) if run in found]
+    if isinstance(spec, Gallery):
+        panels, lost = gallery.collect(spec, spots, found)
+        return Plotted(panels, faults | {run: evaluate.remedied(paper, run, fault) for run, fault in lost.items()})
     if isinstance(spec, Levels):
-        return _levels(spec, spots, found, faults, where)
+        return _levels(paper, spec, spots, found, faults, where)
     points = []
     for metric in spec.metrics:
         for spot, run in spots:
@@ -90,39 +95,59 @@ def pictures(paper: str, figure: str, root: str | Path = ".") -> list[Path]:
     return [path(paper, figure, root).with_suffix(f".{kind}") for kind in ("svg", "png")]
 
 
-def text(points: list[Spread]) -> str:
-    """The points as CSV."""
-    return csv_text(Spread, points)
+def text(points: list[Spread] | list[Panel]) -> str:
+    """The points, or the panels of a gallery, as CSV."""
+    return csv_text(Panel if points and isinstance(points[0], Panel) else Spread, points)
 
 
 def parse(text: str) -> list[Spread]:
-    """The inverse of `text`."""
+    """The inverse of `text` for points; gallery.py has that for panels."""
     return [_parsed(row) for row in csv.DictReader(io.StringIO(text))]
 
 
-def stored(paper: Paper, name: str) -> list[Spread]:
+def stored(paper: Paper, name: str) -> list[Spread] | list[Panel]:
     """The points that `fedrepro evaluate` wrote. Raises FedreproError where they are missing or stale."""
     command = f"fedrepro evaluate --paper {paper.name} --figure {name}"
-    return evaluate.stored(path(paper.name, name, paper.root), parse, paper, paper.figure_runs(name), command)
+    read = gallery.parse if isinstance(paper.figure(name), Gallery) else parse
+    return evaluate.stored(path(paper.name, name, paper.root), read, paper, paper.figure_runs(name), command)
 
 
 def _levels(
-    spec: Levels, spots: list[tuple[Spot, str]], found: dict[str, Watched], faults: dict[str, str], where: str
+    paper: Paper,
+    spec: Levels,
+    spots: list[tuple[Spot, str]],
+    found: dict[str, Watched],
+    faults: dict[str, str],
+    where: str,
 ) -> Plotted:
-    """A point for each cell in each panel. The quantity of a seed that did not stop is that at the cap."""
+    """A point for each place in each panel. The quantity of a seed that did not stop is that at the cap."""
+    places: dict[tuple[str, str], list[str]] = {}  # (line, x) -> its runs: several with a grid
+    for spot, run in spots:
+        places.setdefault((spot.line, spot.x), []).append(run)
     points = []
     for quantity in spec.quantities:
-        metric = getattr(quantity, "metric", quantity.kind)
-        for spot, run in spots:
-            quantities.check_metric(quantity, found[run], f"{where}: run {run}")
+        for (line, x), runs in places.items():
+            own = [quantities.of_record(quantity, paper, run) for run in runs]
+            for run, each in zip(runs, own, strict=True):
+                quantities.check_metric(each, found[run], f"{where}: run {run}")
             try:
-                read = (quantities.read(quantity, found[run], seed) for seed in found[run].seeds)
-                values = [value for value, _ in read if value is not None]
+                values = [value for run, each in zip(runs, own, strict=True) for value in _values(each, found[run])]
             except FedreproError as error:
-                faults[run] = str(error)
+                faults |= dict.fromkeys(runs, str(error))
             else:
-                points.append(_point(spot.line, run, metric, spot.x, values, found[run]))
+                metric = getattr(own[0], "metric", quantity.kind)
+                point = _point(line, "; ".join(runs), metric, x, values, *(found[run] for run in runs))
+                middle = digits(statistics.median(values)) if values and isinstance(quantity, Median) else point.mean
+                points.append(replace(point, mean=middle))
     return Plotted(points, faults)
+
+
+def _values(quantity: Quantity, run: Watched) -> list[float]:
+    """The quantity of each seed; of a median all that it is of, since it is that of all seeds and runs together."""
+    if isinstance(quantity, Median):
+        return [value for seed in run.seeds for value in quantities.looks(quantity, run, seed)]
+    read = (quantities.read(quantity, run, seed) for seed in run.seeds)
+    return [value for value, _ in read if value is not None]
 
 
 def _curve(run: Watched, metric: str, until: int | None) -> dict[str, list[float]]:
@@ -145,9 +170,9 @@ def _check_metrics(spec: Curves, found: dict[str, Watched], run: str, metric: st
         raise UsageError(f"{where}: it has watched none of {', '.join(spec.metrics)}: leave it out.")
 
 
-def _point(line: str, run: str, metric: str, x: str, values: list[float], found: Watched) -> Spread:
-    ends = (found.count("cap"), found.count("diverged"), *found.origin)
-    return Spread(line, run, metric, x, *_over_seeds(values), *ends)
+def _point(line: str, run: str, metric: str, x: str, values: list[float], *found: Watched) -> Spread:
+    ends = (sum(each.count(status) for each in found) for status in ("cap", "diverged"))
+    return Spread(line, run, metric, x, *_over_seeds(values), *ends, *found[0].origin)
 
 
 def _over_seeds(values: list[float]) -> tuple[float | None, float | None, int]:

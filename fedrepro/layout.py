@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from fedrepro.rankings import JUDGED, rankings
 from fedrepro.results import Result, mean
 from fedrepro.schema import FIXED, Table, Tolerance, matches
 
@@ -74,11 +75,12 @@ def sheet(table: Table, results: list[Result]) -> Sheet:
     columns = [Column(key, "key") for key in keys]
     for metric in table.metrics:
         group = metric.replace("_", " ")
-        columns += [Column("published", "published", group), Column("reproduced", "reproduced", group)]
+        columns += _compared(metric, group, results)
         columns += [Column("T+, T-", "fact", group)] if metric in moved else []
     columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
-    over = any(result.cell.spread for result in results)
-    drawn = Sheet(table.title, _legend(table, results[0], stops, bool(moved), over), columns)
+    over = any(result.cell.read.spread for result in results)
+    legend = _legend(table, results[0], stops, bool(moved), over) + _floors(results) + _ranks(table, results)
+    drawn = Sheet(_title(table, results), legend, columns)
     for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
         drawn.rows.append(_row(drawn, table, list(row), keys, stops, moved))
     return drawn
@@ -137,6 +139,28 @@ def terminal(sheet: Sheet) -> Group:
     return Group(drawn, Text("\n".join([*sheet.legend, *notes]), style="dim"))
 
 
+def _compared(metric: str, group: str, results: list[Result]) -> list[Column]:
+    """The columns of a metric: published and reproduced, or the paper's own and what stands in for it."""
+    reads = [result.cell.read for result in results if result.cell.metric == metric and result.cell.read.substitute]
+    if not reads:
+        return [Column("published", "published", group), Column("reproduced", "reproduced", group)]
+    names = " or ".join(sorted({read.metric for read in reads}))
+    printed = " or ".join(sorted({read.printed or group for read in reads}))
+    return [Column(f"paper ({printed}, not comparable)", "published"), Column(names, "reproduced")]
+
+
+def _title(table: Table, results: list[Result]) -> str:
+    """With what stands in for the paper's metric, if anything does."""
+    substitutes = sorted({result.cell.read.substitute for result in results} - {""})
+    return f"{table.title} – here: {'; '.join(substitutes)}" if substitutes else table.title
+
+
+def _ranks(table: Table, results: list[Result]) -> list[str]:
+    """The rankings within the columns of a printed table, where they are compared."""
+    found = rankings(table, results) if results[0].budget.compare else []
+    return [JUDGED, *map(str, found)] if found else []
+
+
 def _is_test(metric: str) -> bool:
     return metric.startswith("test")
 
@@ -151,13 +175,14 @@ def _row(
     row = [*map(Entry, settings), Entry(method, notes=readings + drawn.note(max(result.chosen for result in results)))]
     for result in results:
         row.append(Entry(str(result.published), notes=drawn.note(_on_print(result), _swapped(result))))
-        row.append(Entry(str(result), result.status, drawn.note(_remark(result))))
+        lacks = (f"A part of its grid is left out: {reason}." for reason in result.cell.lacks)
+        row.append(Entry(str(result), result.status, drawn.note(_remark(result), *lacks)))
         if result.cell.metric in moved:
             row.append(Entry(", ".join(_some(values, len(result.measures)) for values in result.sensitivity)))
     ran = max(results, key=lambda result: len(result.measures))  # a metric may have been left out with a reason
     substitutes = sorted({measure.substitute for measure in ran.measures} - {""})
     data = drawn.note(*(f"Data: {substitute}, in place of the paper's own." for substitute in substitutes))
-    row.append(Entry(str(len(ran.values)), notes=data))
+    row.append(Entry(str(ran.n_seeds), notes=data))
     if stops:
         thresholds = sorted({measure.threshold for measure in ran.measures if measure.threshold is not None})
         row.append(Entry(", ".join(f"{100 * threshold:.2f}" for threshold in thresholds) or "–"))
@@ -171,13 +196,21 @@ def _some(values: list[float], seeds: int) -> str:
 
 
 def _legend(table: Table, result: Result, stops: bool, moved: bool, over: bool) -> list[str]:
-    unit = f", in {result.published.unit.replace('_', ' ')}" if result.published.unit else ""
-    legend = [f"Mean ± standard deviation (population) over the seeds{unit}; budget: {result.budget.label}."]
+    unit = result.published.unit.replace("_", " ") if not result.cell.read.substitute else result.cell.read.metric
+    unit = f", in {unit}" if unit else ""
+    of = "Mean ± standard deviation (population) over the seeds"
+    if result.ranges:
+        grid = "".join(f"{axis.replace('_', ' ')} {', '.join(v)}; " for axis, v in table.grid.items())
+        parts = f"the ends of {table.checkpoints} equal parts of training and the seeds"
+        of = f"Median (least – largest) over {grid}{parts}"
+    legend = [f"{of}{unit}; budget: {result.budget.label}."]
     if table.last is not None:
         legend.append(f"The number of a seed is the mean over its last {table.last} rounds.")
     if over:
         legend.append("Where the table prints a standard deviation, so do we the same one, and not that over seeds.")
-    if result.budget.compare:
+    if result.budget.compare and result.cell.read.substitute:
+        legend.append("The metric only stands in for the paper's: values are never compared, rankings are.")
+    elif result.budget.compare:
         marks = "✓ within tolerance, ✗ outside, † outside and declared."
         legend.append(f"{marks} Tolerance: {_allowed(result.tolerance)}, because {result.tolerance.reason}.")
     else:
@@ -189,11 +222,20 @@ def _legend(table: Table, result: Result, stops: bool, moved: bool, over: bool) 
             "T+, T-: the mean had T been moved up or down by its shifts (`stop.shifts` in runs.json); in brackets the "
             "number of seeds that would have stopped, where it is not all, and – where it is none."
         )
-    return [*legend, "Rounds trained: mean over the seeds (least–most)."]
+    rounds = "Rounds: the checkpoints." if result.ranges else "Rounds trained: mean over the seeds (least–most)."
+    return [*legend, rounds]
+
+
+def _floors(results: list[Result]) -> list[str]:
+    """What a perfect result would be near, where that was measured."""
+    found = sorted({f"{m.value:.{r.decimals}f}" for r in results for m in r.floors if m.value is not None})
+    return [f"Floor (two samples of real images from each other): {', '.join(found)}."] if found else []
 
 
 def _allowed(tolerance: Tolerance) -> str:
     """How far a number may be from the published one, for a reader."""
+    if tolerance.widened is not None:
+        return f"in the published range, each end moved outwards by {100 * tolerance.widened:g}% of itself"
     spreads, points = f"{tolerance.spreads:g} published standard deviations", f"{tolerance.points:g} points"
     if not tolerance.share:
         return f"the larger of {spreads} and {points}"
@@ -217,6 +259,8 @@ def _remark(result: Result) -> str:
 
 def _rounds(result: Result) -> str:
     rounds = [measure.rounds for measure in result.measures if measure.status != "diverged"]
+    if result.ranges:
+        return ", ".join(map(str, sorted(set(rounds)))) or "–"
     if len(set(rounds)) < 2:
         return str(rounds[0]) if rounds else "–"
     return f"{statistics.fmean(rounds):.0f} ({min(rounds)}–{max(rounds)})"

@@ -14,7 +14,7 @@ from fedrepro import claims, evaluate, figures, quantities, tables
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
-from fedrepro.schema import Levels, Rounds
+from fedrepro.schema import Gallery, Levels, Rounds
 from fedrepro.spec import Paper, load_papers, papers
 
 HEADER = "# Written by `fedrepro plan` from papers/*/paper.toml and params.yaml: change those, and run it again.\n"
@@ -29,11 +29,18 @@ SYNTHESIS += ("sheet", "synth")
 class Sources:
     """What a run's numbers depend on beside its settings.
 
-    `code`: method -> the source files, relative to the root. `data`: dataset -> the name of its source.
+    `code`: method -> the source files, relative to the root. `data`: dataset -> the name of its source. `samples`:
+    (method, dataset) -> the name of the file with a generator's samples, None of a method that generates none.
     """
 
     code: Callable[[str], list[str]]
     data: Callable[[str], str]
+    samples: Callable[[str, str], str | None] = lambda method, dataset: None
+
+    def extractor(self, config: RunConfig) -> str | None:
+        """The source whose extractor judges the images that a run generates."""
+        shown = self.samples(config.method, config.dataset) or ""
+        return self.data(config.dataset) if shown.endswith(".png") else None
 
 
 def write(root: str | Path = ".", sources: Sources | None = None) -> list[Path]:
@@ -118,10 +125,13 @@ def _paper(paper: Paper, sources: Sources) -> dict[str, Any]:
 def _train(paper: str, run: str, config: RunConfig, sources: Sources) -> dict[str, Any]:
     record = evaluate.record_path(paper, run)
     curves = record.with_name("curves.csv")
+    shown, judged_by = sources.samples(config.method, config.dataset), sources.extractor(config)
+    extractor = [_extracted(judged_by)[-1]] if judged_by else []
     return {
         "cmd": f"fedrepro train --paper {paper} --run {run}",
-        "deps": [*sources.code(config.method), _manifest(sources.data(config.dataset))],
+        "deps": [*sources.code(config.method), _manifest(sources.data(config.dataset)), *extractor],
         "params": [{f"papers/{paper}/runs.json": [run]}],
+        **({"outs": [{str(record.with_name(shown)): KEPT}]} if shown else {}),
         "metrics": [{str(record): KEPT}],
         "plots": [{str(curves): KEPT | {"x": "round", "y": "value"}}],
     }
@@ -140,11 +150,11 @@ def _sheet(paper: Paper, sheet: str, sources: Sources) -> dict[str, Any]:
 def _evaluate(paper: Paper, table: str) -> dict[str, Any]:
     runs = paper.table_runs(table)
     records = [str(evaluate.record_path(paper.name, run)) for run in runs]
-    over = paper.table(table).last is not None
+    over = paper.table(table).over_curves
     return {
         "cmd": f"fedrepro evaluate --paper {paper.name} --table {table}",
         "deps": [*_code("curves", "evaluate"), *_watched(paper, runs)] if over else ["fedrepro/evaluate.py", *records],
-        "params": [{f"papers/{paper.name}/paper.toml": [f"tables.{table}"]}],
+        "params": [{f"papers/{paper.name}/paper.toml": [f"tables.{table}", *_reads(paper)]}],
         "plots": [{str(evaluate.path(paper.name, table)): SHOWN}],
     }
 
@@ -152,10 +162,15 @@ def _evaluate(paper: Paper, table: str) -> dict[str, Any]:
 def _figure(paper: Paper, figure: str) -> dict[str, Any]:
     spec = paper.figure(figure)
     read = ["quantities"] if isinstance(spec, Levels) and not isinstance(spec.quantity, Rounds) else []
+    read += ["gallery"] if isinstance(spec, Gallery) else []
     return {
         "cmd": f"fedrepro evaluate --paper {paper.name} --figure {figure}",
-        "deps": [*_code("curves", "evaluate", "figures", *read), *_watched(paper, paper.figure_runs(figure))],
-        "params": [{f"papers/{paper.name}/paper.toml": [f"figures.{figure}"]}],
+        "deps": [
+            *_code("curves", "evaluate", "figures", *read),
+            *_watched(paper, paper.figure_runs(figure)),
+            *_samples(paper, figure),
+        ],
+        "params": [{f"papers/{paper.name}/paper.toml": [f"figures.{figure}", *_reads(paper)]}],
         "plots": [{str(figures.path(paper.name, figure)): SHOWN}],
     }
 
@@ -164,9 +179,14 @@ def _claims(paper: Paper) -> dict[str, Any]:
     return {
         "cmd": f"fedrepro evaluate --paper {paper.name} --claims",
         "deps": [*_code("curves", "evaluate", "quantities"), *_watched(paper, paper.claim_runs())],
-        "params": [{f"papers/{paper.name}/paper.toml": ["claims"]}],
+        "params": [{f"papers/{paper.name}/paper.toml": ["claims", *_reads(paper)]}],
         "plots": [{str(quantities.path(paper.name)): SHOWN}],
     }
+
+
+def _reads(paper: Paper) -> list[str]:
+    """The section of paper.toml about what all tables, figures and claims read, where there is one."""
+    return ["reads"] if paper.spec.reads else []
 
 
 def _watched(paper: Paper, runs: list[str]) -> list[str]:
@@ -175,13 +195,21 @@ def _watched(paper: Paper, runs: list[str]) -> list[str]:
     return [str(path) for record in records for path in (record, record.with_name("curves.csv"))]
 
 
+def _samples(paper: Paper, figure: str) -> list[str]:
+    """The files of samples that a figure shows; none of one that is no gallery."""
+    spec = paper.figure(figure)
+    runs = paper.figure_runs(figure) if isinstance(spec, Gallery) else []
+    return [str(evaluate.record_path(paper.name, run).with_name(spec.file)) for run in runs]
+
+
 def _code(*modules: str) -> list[str]:
     return [f"fedrepro/{module}.py" for module in modules]
 
 
 def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     """dvc.yaml: data, report and check; through the measures it depends on every paper's stages."""
-    datasets = {draft.config.dataset for paper in papers for draft in paper.drafts().values()}
+    configs = [draft.config for paper in papers for draft in paper.drafts().values()]
+    datasets = {config.dataset for config in configs}
     datasets |= {paper.sheet(sheet)[0] for paper in papers for sheet in paper.spec.sheets}
     data = sorted(map(sources.data, datasets))
     specs = [f"papers/{paper.name}/{file}" for paper in papers for file in ("paper.toml", "published.csv")]
@@ -189,27 +217,32 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]
     drawn = [str(path) for name in named for path in tables.paths(*name)]
-    code = _code("layout", "results", "tables")
+    code = _code("layout", "rankings", "results", "tables")
     if pictured := [(paper.name, figure) for paper in papers for figure in paper.figures]:
         code += _code("plot")
         metrics += [str(figures.path(*name)) for name in pictured]
         drawn += [str(path) for name in pictured for path in figures.pictures(*name)]
+    shown = [path for paper in papers for figure in paper.figures for path in _samples(paper, figure)]
+    code += _code("gallery", "panels") if shown else []
     if claiming := [paper.name for paper in papers if paper.spec.claims]:
-        code += _code("claims")
+        code += _code("claims", "wording")
         metrics += [str(quantities.path(name)) for name in claiming]
         drawn += [str(path) for name in claiming for path in claims.paths(name)]
     sheets = [str(paper.sheet_path(sheet)) for paper in papers for sheet in paper.spec.sheets]
     report = {
         "cmd": "fedrepro report",
-        "deps": [*code, *specs, *metrics, *sheets],
+        "deps": [*code, *specs, *metrics, *shown, *sheets],
         "outs": [{path: SHOWN} for path in drawn],
     }
     check = {
         "cmd": "fedrepro check",
-        "deps": ["fedrepro/check.py", *code, *specs, *metrics, *drawn],
+        "deps": ["fedrepro/check.py", *code, *specs, *metrics, *shown, *drawn],
         "metrics": [{"reports/check.json": SHOWN}],
     }
-    return {"stages": {**{f"data-{source}": _fetch(source) for source in data}, "report": report, "check": check}}
+    stages = {f"data-{source}": _fetch(source) for source in data}
+    for source in sorted({sources.extractor(config) for config in configs} - {None}):
+        stages[f"extractor-{source}"] = _extractor(source)
+    return {"stages": {**stages, "report": report, "check": check}}
 
 
 def _fetch(source: str) -> dict[str, Any]:
@@ -218,6 +251,19 @@ def _fetch(source: str) -> dict[str, Any]:
         "deps": _code("data/femnist", "data/images", "data/sources"),
         "outs": [{_manifest(source): KEPT}],
     }
+
+
+def _extractor(source: str) -> dict[str, Any]:
+    return {
+        "cmd": f"fedrepro extractor {source}",
+        "deps": [*_code("extractors", "modules", "optim"), _manifest(source)],
+        "outs": [{path: SHOWN} for path in _extracted(source)],
+    }
+
+
+def _extracted(source: str) -> list[str]:
+    """The weights of a source's extractor, and what is said of them."""
+    return [f"data/extractors/{source}-cnn.{kind}" for kind in ("safetensors", "json")]
 
 
 def _manifest(source: str) -> str:
@@ -238,11 +284,11 @@ class _Plain(yaml.SafeDumper):
 def _installed() -> Sources:
     """What the installed methods and datasets say; imported here, since they are slow to import."""
     from fedrepro.data import DATASETS
-    from fedrepro.lineage import source_files
+    from fedrepro.lineage import samples, source_files
 
     def source(dataset: str) -> str:
         if dataset not in DATASETS:
             raise unknown("dataset", dataset, DATASETS)
         return DATASETS[dataset].source
 
-    return Sources(source_files, source)
+    return Sources(source_files, source, samples)

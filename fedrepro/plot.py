@@ -11,11 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedrepro import figures
+from fedrepro import figures, panels
 from fedrepro.curves import percent
 from fedrepro.figures import Spread
 from fedrepro.files import write_bytes
-from fedrepro.schema import Curves, Last, Levels, Rounds, product, values
+from fedrepro.gallery import Panel
+from fedrepro.schema import Curves, Gallery, Last, Levels, Median, Rounds, product, values
 from fedrepro.spec import Paper, load_papers
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
@@ -47,11 +48,12 @@ def render(root: str | Path = ".") -> list[Path]:
     return [write_bytes(path, content) for path, content in files.items()]
 
 
-def picture(paper: Paper, name: str, points: list[Spread], kind: str) -> bytes:
-    """What a figure's file of that kind, svg or png, says."""
+def picture(paper: Paper, name: str, points: list[Spread] | list[Panel], kind: str) -> bytes:
+    """What a figure's file of that kind, svg or png, says. Raises FedreproError where a gallery's samples are gone."""
     with matplotlib.style.context(STYLE):
         out = io.BytesIO()
-        _figure(paper, name, points).savefig(out, format=kind, metadata=NAMELESS[kind])
+        draw = panels.figure if isinstance(paper.figure(name), Gallery) else _figure
+        draw(paper, name, points).savefig(out, format=kind, metadata=NAMELESS[kind])
         return out.getvalue()
 
 
@@ -61,15 +63,29 @@ def caption(paper: Paper, name: str, points: list[Spread]) -> str:
     runs = {point.run: point for point in points}
     most = {run: max(point.n for point in points if point.run == run) for run in runs}
     seeds = f"{min(most.values())}–{max(most.values())}".removeprefix(f"{max(most.values())}–")
+    spec = paper.figure(name)
+    over, what = "Mean over the seeds", "seeds"
+    if isinstance(spec, Levels) and isinstance(spec.quantity, Median):
+        over = f"Median over the seeds, the ends of {spec.quantity.checkpoints} equal parts of training"
+        over, what = f"{over}{''.join(f' and {axis}' for axis in spec.grid)}", "values"
+    reads = (paper.read(metric, run.split("; ")[0]) for run in runs for metric in _asked(spec))
     parts = [
-        f"Mean over the seeds, band: ± one standard deviation (population). Budget: {budget.label}",
+        f"{over}, band: ± one standard deviation (population). Budget: {budget.label}",
         "" if budget.compare else "never compared with the paper's numbers",
-        f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
+        f"{seeds} {what.removesuffix('s') if seeds == '1' else what}",
+        *dict.fromkeys(read.substitute for read in reads),
         *(f"{each.line}: {each.diverged} diverged and left out" for each in runs.values() if each.diverged),
         *(f"{each.line}, {each.metric.replace('_', ' ')}: no value" for each in points if not each.n),
         *(f"data: {each}, in place of the paper's own" for each in sorted({p.substitute for p in points} - {""})),
     ]
     return "; ".join(filter(None, parts)) + "."
+
+
+def _asked(spec: Curves | Levels) -> list[str]:
+    """The metrics that the spec of a figure names."""
+    if isinstance(spec, Curves):
+        return list(spec.metrics)
+    return [] if isinstance(spec.quantity, Rounds) else [quantity.metric for quantity in spec.quantities]
 
 
 def label(name: str) -> str:
@@ -111,6 +127,8 @@ def _figure(paper: Paper, name: str, points: list[Spread]) -> Figure:
 
 def _reduced(spec: Levels | Curves) -> str:
     """How the metric of levels was reduced, for the label of its axis."""
+    if isinstance(spec, Levels) and isinstance(spec.quantity, Median):
+        return ", median"
     last = isinstance(spec, Levels) and isinstance(spec.quantity, Last)
     return f",\nmean of the last {spec.quantity.rounds} rounds" if last else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from fedrepro.curves import digits, shown
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.evaluate import Watched
 from fedrepro.files import csv_text, write_text
-from fedrepro.schema import Claim, Final, FirstRound, Gap, Last, Oscillation, Quantity, Share
+from fedrepro.schema import Final, FirstRound, Gap, Growth, Last, Median, Oscillation, Quantity, Share
 from fedrepro.spec import Paper
 
 
@@ -65,12 +66,19 @@ def collect(paper: Paper) -> Readings:
         references = paper.references(name)
         runs = (run for comparison in paper.comparisons(name) for run in comparison.runs)
         for run in dict.fromkeys(run for run in runs if run in found):
-            check_metric(claim.quantity, found[run], f"{paper.folder / 'paper.toml'}: claims.{name}: run {run}")
+            quantity = of_record(claim.quantity, paper, run)
+            check_metric(quantity, found[run], f"{paper.folder / 'paper.toml'}: claims.{name}: run {run}")
             try:
-                readings += _readings(name, claim, run, found[run], found.get(references.get(run) or ""))
+                readings += _readings(name, quantity, run, found[run], found.get(references.get(run) or ""))
             except FedreproError as error:
                 faults[run] = str(error)
     return Readings(readings, faults)
+
+
+def of_record(quantity: Quantity, paper: Paper, run: str) -> Quantity:
+    """The quantity with the metric that it is in the record of a run."""
+    metric = getattr(quantity, "metric", None)
+    return quantity if metric is None else quantity.model_copy(update={"metric": paper.read(metric, run).metric})
 
 
 def read(quantity: Quantity, run: Watched, seed: int, reference: Watched | None = None) -> tuple[float | None, bool]:
@@ -88,6 +96,11 @@ def read(quantity: Quantity, run: Watched, seed: int, reference: Watched | None 
         return _gap(quantity, entry.metrics), False
     if isinstance(quantity, Last):
         return shown(quantity.metric, run.last(seed, quantity.metric, quantity.rounds)), False
+    if isinstance(quantity, Median):
+        return statistics.median(looks(quantity, run, seed)), False
+    if isinstance(quantity, Growth):
+        until = None if quantity.by is None else quantity.by * run.config.rounds
+        return growth(run.curve(seed, quantity.metric), until), False
     if isinstance(quantity, FirstRound):
         level = quantity.level
         if isinstance(level, Share):
@@ -99,6 +112,26 @@ def read(quantity: Quantity, run: Watched, seed: int, reference: Watched | None 
         values = [value for round, value in curve if start < round <= (quantity.until or round)]
         return oscillation(values, quantity.window), False
     return entry.rounds, entry.status == "cap"
+
+
+def looks(quantity: Median, run: Watched, seed: int) -> list[float]:
+    """What the median of a seed is of. Raises FedreproError where a checkpoint was not watched."""
+    found = run.checkpoints(seed, quantity.metric, quantity.checkpoints)
+    return [shown(quantity.metric, value) for value in found.values()]
+
+
+def growth(curve: Sequence[tuple[int, float]], until: float | None = None) -> float | None:
+    """The last value of a curve (round, value) less its first; with `until`, the part of it that came by that round.
+
+    None where the curve has no two values, and of a part where it has not grown at all.
+    """
+    if len(curve) < 2:
+        return None
+    whole = curve[-1][1] - curve[0][1]
+    if until is None:
+        return whole
+    early = [value for round, value in curve if round <= until]
+    return (early[-1] - curve[0][1]) / whole if early and whole else None
 
 
 def oscillation(values: Sequence[float], window: int) -> float | None:
@@ -151,11 +184,11 @@ def stored(paper: Paper) -> list[Reading]:
     return evaluate.stored(path(paper.name, paper.root), parse, paper, paper.claim_runs(), command)
 
 
-def _readings(name: str, claim: Claim, run: str, found: Watched, reference: Watched | None) -> list[Reading]:
+def _readings(name: str, quantity: Quantity, run: str, found: Watched, reference: Watched | None) -> list[Reading]:
     """A run's readings for a claim, seed by seed."""
     readings = []
     for seed in found.config.seeds:
-        value, censored = read(claim.quantity, found, seed, reference)
+        value, censored = read(quantity, found, seed, reference)
         kept = None if value is None else digits(value)
         readings.append(Reading(name, run, seed, kept, censored, *found.origin))
     return readings

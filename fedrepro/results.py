@@ -20,15 +20,24 @@ STATUSES = ("within", "outside", "deviation", "not-run", "not-compared", "missin
 
 @dataclass(frozen=True)
 class Published:
-    """A number as printed: `mean` and `spread` are its digits (a spread may be empty); `note` is our remark on it."""
+    """A number as printed: `mean` and `spread` are its digits (a spread may be empty); `note` is our remark on it.
+
+    Where the paper prints a median with the least and the largest value, `mean` is the median and `spread` min..max.
+    """
 
     mean: str
     spread: str
     unit: str
     note: str
 
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The least and the largest value, where they are printed."""
+        low, dots, high = self.spread.partition("..")
+        return (float(low), float(high)) if dots else None
+
     def __str__(self) -> str:
-        return f"{self.mean} ± {self.spread}" if self.spread else self.mean
+        return spread_out(self.mean, self.spread)
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,9 @@ class Result:
     `spreads`: likewise, of the metric that the printed standard deviation is; none where this is over seeds.
     `deviation`: the declaration about the cell, if there is one. `instead`: why `reference`, the number that the cell
     is compared with, is not the published one. `chosen`: what a search found for the run, in
-    words; empty where there was none.
+    words; empty where there was none. `ranges`: whether it is a median, with the least and the largest value, over all
+    that its measures are of: seeds, runs of a grid and checkpoints. `floors`: as `spreads`, of what a perfect result
+    would be near.
     """
 
     cell: Cell
@@ -53,11 +64,18 @@ class Result:
     deviation: Remark | None
     fault: str
     chosen: str
+    ranges: bool = False
+    floors: tuple[Measure, ...] = ()
 
     @property
     def values(self) -> list[float]:
         """The seeds' values in the published unit, without the seeds that diverged."""
         return self._in_unit(measure.value for measure in self.measures)
+
+    @property
+    def n_seeds(self) -> int:
+        """The number of seeds with a value."""
+        return len({measure.seed for measure in self.measures if measure.value is not None})
 
     @property
     def sensitivity(self) -> tuple[list[float], list[float]]:
@@ -70,16 +88,20 @@ class Result:
 
     @property
     def mean(self) -> str:
-        """The mean over the seeds, with `decimals`; empty without a value."""
+        """The mean over the seeds, or the median over all values, with `decimals`; empty without a value."""
+        if self.ranges and self.values:
+            return f"{statistics.median(self.values):.{self.decimals}f}"
         return mean(self.values, self.decimals)
 
     @property
     def spread(self) -> str:
-        """The population standard deviation over the seeds; empty without a value.
+        """The population standard deviation over the seeds, or min..max of all values; empty without a value.
 
         Where the printed one is of something else, the mean over the seeds of what it is of.
         """
-        if self.cell.spread:
+        if self.ranges and self.values:
+            return "..".join(f"{end:.{self.decimals}f}" for end in (min(self.values), max(self.values)))
+        if self.cell.read.spread:
             return mean(self._in_unit(measure.value for measure in self.spreads), self.decimals)
         return f"{statistics.pstdev(self.values):.{self.decimals}f}" if self.values else ""
 
@@ -95,22 +117,41 @@ class Result:
 
     @property
     def limit(self) -> float:
-        """The largest difference within tolerance, in the published unit."""
-        return round(self.tolerance.limit(float(self.reference.mean), float(self.reference.spread or 0)), 6)
+        """The largest difference within tolerance, in the published unit, where it is no range."""
+        spread = 0 if self.reference.range else float(self.reference.spread or 0)
+        return round(self.tolerance.limit(float(self.reference.mean), spread), 6)
+
+    @property
+    def room(self) -> tuple[float, float] | None:
+        """The range within tolerance, in the published unit, where one is published and widened."""
+        if self.tolerance.widened is None or self.reference.range is None:
+            return None
+        low, high = self.reference.range
+        return round(low * (1 - self.tolerance.widened), 6), round(high * (1 + self.tolerance.widened), 6)
 
     @property
     def inside(self) -> bool:
         """Whether there is a value and it is within tolerance."""
+        if self.room and self.values:
+            return self.room[0] <= float(self.mean) <= self.room[1]
         return self.difference is not None and abs(self.difference) <= self.limit
 
     @property
+    def allowed(self) -> str:
+        """How far the value may be from the published one, or where it may lie, for a reader."""
+        return f"{self.room[0]:g} to {self.room[1]:g}" if self.room else f"±{self.limit:g}"
+
+    @property
     def status(self) -> str:
-        """One of STATUSES: not-compared is a budget that says nothing about the paper, missing a cell with a fault."""
+        """One of STATUSES: missing is a cell with a fault.
+
+        not-compared is a budget that says nothing about the paper, or a metric that only stands in for the paper's.
+        """
         if self.cell.run is None:
             return "not-run"
         if self.fault:
             return "missing"
-        if not self.budget.compare:
+        if not self.budget.compare or self.cell.read.substitute:
             return "not-compared"
         if self.inside:
             return "within"
@@ -129,8 +170,14 @@ class Result:
 
     def __str__(self) -> str:
         if self.values:
-            return f"{self.mean} ± {self.spread}"
+            return spread_out(self.mean, self.spread)
         return {"not-run": "not run", "missing": "missing"}.get(self.status, "diverged")
+
+
+def spread_out(mean: str, spread: str) -> str:
+    """A number with its spread for a reader: a standard deviation, or a range."""
+    low, dots, high = spread.partition("..")
+    return f"{mean} ({low} – {high})" if dots else f"{mean} ± {spread}" if spread else mean
 
 
 def mean(values: list[float], decimals: int = 2) -> str:
@@ -155,13 +202,15 @@ def join(paper: Paper, table: str, found: Evaluation) -> list[Result]:
             printed[cell.key],
             reference=_elsewhere(cell, swapped[cell].table, printed) if swapped[cell] else printed[cell.key],
             instead=swapped[cell],
-            measures=tuple(seeds[cell.run or "", cell.source]),
-            spreads=tuple(seeds[cell.run or "", cell.spread]),
+            measures=tuple(measure for run in cell.runs for measure in seeds[run, cell.read.metric]),
+            spreads=tuple(measure for run in cell.runs for measure in seeds[run, cell.read.spread]),
             budget=paper.spec.budgets[paper.budget].of(table),
             tolerance=spec.tolerance,
             deviation=remark_on(spec.deviations, cell.facts | {"budget": paper.budget}),
-            fault=found.faults.get(cell.run or "", ""),
+            fault=next((found.faults[run] for run in cell.runs if run in found.faults), ""),
             chosen=_chosen(paper, cell.run) if cell.run else "",
+            ranges=spec.checkpoints is not None,
+            floors=tuple(measure for run in cell.runs for measure in seeds[run, cell.read.floor]),
         )
         for cell in cells
     ]
@@ -174,12 +223,17 @@ def published(paper: Paper) -> dict[tuple[str, ...], Published]:
         rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
         return {
             tuple(row[key] for key in ("table", "dataset", "variant", "method", "metric")): Published(
-                row["mean"], row["std"], row["unit"], row["note"]
+                row["median" if "median" in row else "mean"], _spread(row), row["unit"], row["note"]
             )
             for row in rows
         }
     except (OSError, KeyError) as error:
         raise UsageError(f"{path} cannot be read ({error}): restore it from git.") from error
+
+
+def _spread(row: dict[str, str]) -> str:
+    """What is printed with a number: a standard deviation, or the least and the largest value."""
+    return row["std"] if "std" in row else f"{row['min']}..{row['max']}"
 
 
 def _chosen(paper: Paper, run: str) -> str:

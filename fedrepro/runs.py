@@ -23,13 +23,13 @@ from pathlib import Path
 import filelock
 import torch
 
-from fedrepro import lift, lineage, methods
+from fedrepro import fidelity, lift, lineage, methods
 from fedrepro.checkpoints import Checkpoints
 from fedrepro.config import RunConfig
 from fedrepro.curves import curves_text, read_curves
 from fedrepro.data import describe, load
 from fedrepro.errors import FedreproError, Interrupted, UsageError
-from fedrepro.files import file_digest, write_json, write_text
+from fedrepro.files import file_digest, write_bytes, write_json, write_text
 from fedrepro.train import Lane, Training
 from fedrepro.types import Task
 
@@ -87,7 +87,8 @@ def execute(
     identity = identify(config)
     with locked(place):
         probe(place)
-        kept = kept_seeds(place, identity, config.seeds if place.run else None)
+        shown = lineage.samples(config.method, config.dataset)
+        kept = kept_seeds(place, identity, config.seeds if place.run else None, shown)
         if kept:
             say(f"kept from the earlier record: seeds {', '.join(map(str, kept))}")
         todo = [seed for seed in config.seeds if seed not in kept]
@@ -112,12 +113,20 @@ def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> 
 
 
 def identify(config: RunConfig) -> dict:
-    """What a seed's numbers depend on: configuration, code and data, each as a digest."""
+    """What a seed's numbers depend on: configuration, code, data and what judges images, each as a digest."""
+    found = extractor(config)
     return {
         "digest": config.digest(),
         "code": lineage.code_digest(config.method),
         "data": describe(config.dataset)["fingerprint"],
+        **({"extractor": found.sha256} if found else {}),
     }
+
+
+def extractor(config: RunConfig) -> fidelity.Found | None:
+    """What the images that a run generates are judged by; None of a run that generates none."""
+    shown = lineage.samples(config.method, config.dataset) or ""
+    return fidelity.extractor(config.dataset, config.watch) if shown.endswith(".png") else None
 
 
 def resolve(device: str) -> torch.device:
@@ -192,17 +201,23 @@ def die_with_parent() -> None:
         ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...] | None) -> dict[int, dict]:
-    """Results of wanted seeds (None: all) in an earlier record with the same identity: {seed: entry and curve}."""
+def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...] | None, shown: str | None) -> dict[int, dict]:
+    """Results of wanted seeds (None: all) in an earlier record with the same identity: {seed: entry and curve}.
+
+    `shown`: the file of samples, which must be that of the record, too.
+    """
     try:
         record = json.loads(place.record.read_text(encoding="utf-8"))
         curves = read_curves(place.curves)
-        same = {"digest": record["digest"], "code": record["code"], "data": record["data"]["fingerprint"]} == identity
+        had = {"digest": record["digest"], "code": record["code"], "data": record["data"]["fingerprint"]}
+        had |= {"extractor": record["extractor"]["sha256"]} if "extractor" in record else {}
+        same = had == identity
         facts = record["data"]["facts"]
         found = {int(seed): entry for seed, entry in record["seeds"].items()}
         # Of the record's own seeds: a run that was cut off before its record may have left another one's curve.
         text = curves_text({seed: curves[seed] for seed in found})
         whole = hashlib.sha256(text.encode()).hexdigest() == record["curves"]
+        whole &= shown is None or file_digest(place.folder / shown) == record["samples"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}  # no record, or not a whole one: nothing to keep
     if not (same and whole):
@@ -222,7 +237,7 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, started: str) -
         "seconds": round(lane.seconds, 3),
         "provenance": provenance(config, device, started),
     }
-    return {"entry": entry, "curve": lane.curve, "facts": lane.data.facts}
+    return {"entry": entry, "curve": lane.curve, "facts": lane.data.facts, "samples": lane.samples}
 
 
 def provenance(config: RunConfig, device: torch.device, started: str) -> dict:
@@ -242,10 +257,11 @@ def provenance(config: RunConfig, device: torch.device, started: str) -> dict:
 
 
 def write_record(config: RunConfig, place: Place, identity: dict, results: dict[int, dict]) -> dict:
-    """Write curves.csv and then, as the proof that all is there, record.json."""
+    """Write curves.csv, the samples of a run that generates, and then, as the proof that all is there, record.json."""
     results = {seed: results[seed] for seed in sorted(results)}
     write_text(place.curves, curves_text({seed: result["curve"] for seed, result in results.items()}))
     described = describe(config.dataset) | {"facts": {str(seed): result["facts"] for seed, result in results.items()}}
+    found = extractor(config)
     record = {
         "format": FORMAT,
         "paper": place.paper,
@@ -256,10 +272,23 @@ def write_record(config: RunConfig, place: Place, identity: dict, results: dict[
         "code": identity["code"],
         "data": described,
         "curves": file_digest(place.curves),
+        **write_samples(config, place, results),
+        **({"extractor": {"name": found.name, "sha256": found.sha256}} if found else {}),
         "seeds": {str(seed): result["entry"] for seed, result in results.items()},
     }
     write_json(place.record, record)
     return record
+
+
+def write_samples(config: RunConfig, place: Place, results: dict[int, dict]) -> dict[str, str]:
+    """Write the samples of the first seed that did not diverge, unless it was kept with them; the record's entry."""
+    shown = lineage.samples(config.method, config.dataset)
+    if shown is None:
+        return {}
+    first = min(results, key=lambda seed: (results[seed]["entry"]["status"] == "diverged", seed))
+    if content := results[first].get("samples"):
+        write_bytes(place.folder / shown, content)
+    return {"samples": file_digest(place.folder / shown)}
 
 
 def now() -> str:

@@ -11,13 +11,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedrepro import data, methods, plan
+from fedrepro import data, lineage, methods, plan
 from fedrepro.config import RunConfig, Stop, Watch
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.runs import Place, planned
 from fedrepro.spec import load_paper
 
 ADHOC = Path("runs/adhoc")
+JUDGED = Watch(train_every=100, test_every=1000, step_every=100)  # of generators, whose judgement takes long
 OPTIONS = ("method", "dataset", "seeds", "precision")
 
 
@@ -118,7 +119,8 @@ def _defaults(request: Request) -> RunConfig:
     if request.method is None:
         raise UsageError("nothing to train: name a --method, or a planned run with --paper and --run.")
     row = methods.find(request.method)
-    return RunConfig(method=request.method, dataset=row.dataset, rounds=row.rounds, stop=row.stop)
+    watch = JUDGED if lineage.generates(request.method) else Watch()
+    return RunConfig(method=request.method, dataset=row.dataset, rounds=row.rounds, stop=row.stop, watch=watch)
 
 
 def _planned(paper: str, run: str) -> tuple[str, RunConfig]:

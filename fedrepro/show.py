@@ -19,24 +19,41 @@ METRIC = {"accuracy": (100.0, ".2f"), "loss": (1.0, ".4f")}  # last word of a me
 
 
 def outcome(record: dict) -> Table:
-    """How each seed of a record ended, then mean, standard deviation (population) and number for every metric."""
+    """How each seed of a record ended, then mean, standard deviation (population) and number for every metric.
+
+    A row for each seed; where there are many metrics, a row for each of them.
+    """
     entries = record["seeds"].values()
     metrics = list(dict.fromkeys(chain.from_iterable(entry["metrics"] for entry in entries)))
-    heads = [metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "") for metric in metrics]
-    config = record["config"]
-    drawn = _table(("seed", "status", "rounds", *heads), title=f"{config['method']} on {config['dataset']}")
+    names = [metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "") for metric in metrics]
+    heads = [("seed", "status", "rounds", *names)]
+    rows: list[tuple[str | Text, ...]] = []
     for seed, entry in record["seeds"].items():
         values = (_number(metric, entry["metrics"].get(metric)) for metric in metrics)
-        status = Text(entry["status"], style=ENDINGS[entry["status"]])
-        drawn.add_row(seed, status, str(entry["rounds"]), *values)
-    drawn.add_section()
+        rows.append((seed, Text(entry["status"], style=ENDINGS[entry["status"]]), str(entry["rounds"]), *values))
     columns = {metric: [entry["metrics"][metric] for entry in entries if entry["metrics"]] for metric in metrics}
-    for name, reduce in (("mean", fmean), ("spread", pstdev)) if metrics else ():
-        drawn.add_row(name, "", "", *(_number(metric, reduce(values)) for metric, values in columns.items()))
-    drawn.add_row("n", "", "", *(str(len(values)) for values in columns.values()))
+    last = [
+        (name, "", "", *(_number(metric, reduce(values)) for metric, values in columns.items()))
+        for name, reduce in ((("mean", fmean), ("spread", pstdev)) if metrics else ())
+    ]
+    last.append(("n", "", "", *(str(len(values)) for values in columns.values())))
+    config = record["config"]
+    title = f"{config['method']} on {config['dataset']}"
+    if len(metrics) <= WIDE:
+        drawn = _table(heads[0], title=title)
+        sections = [rows, last]
+    else:
+        head, *turned = zip(*heads, *rows, *last, strict=True)
+        drawn = _table(head, title=title)
+        sections = [turned[:2], turned[2:]]
+    for section in sections:
+        for row in section:
+            drawn.add_row(*row)
+        drawn.add_section()
     return drawn
 
 
+WIDE = 8  # metrics that stand side by side
 ENDINGS = {"diverged": "bold red", "cap": "yellow", "stopped": "green", "finished": "green"}
 
 
@@ -65,7 +82,9 @@ def datasets() -> Table:
 
 
 def manifest(content: dict) -> Text:
-    """One line on verified data."""
+    """One line on verified data; what is drawn when it is loaded has none."""
+    if not content["files"]:
+        return Text(f"{content['source']}: no files, nothing to verify")
     counts = (f"{content[split]['images']:,} {split}" for split in ("train", "test"))
     return Text(f"{content['source']}: {', '.join(counts)} images, checksums {content.get('checksums', 'right')}")
 

@@ -10,7 +10,23 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fedrepro.errors import UsageError, unknown
-from fedrepro.schema import FIXED, Cells, FirstRound, Levels, Rounds, Share, Spec, Table, When, first_fault, values
+from fedrepro.schema import (
+    FIXED,
+    Block,
+    Cells,
+    Curves,
+    Figure,
+    FirstRound,
+    Gallery,
+    Levels,
+    Rounds,
+    Share,
+    Spec,
+    Table,
+    When,
+    first_fault,
+    values,
+)
 
 
 def read(path: Path) -> Spec:
@@ -24,6 +40,7 @@ def read(path: Path) -> Spec:
         raise UsageError(f"{path} is no TOML: {error}.") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {first_fault(error)}") from error
+    _check_all_reads(spec, path)
     _check_tables(spec, path)
     _check_figures(spec, path)
     _check_sheets(spec, path)
@@ -49,6 +66,9 @@ def _check_tables(spec: Spec, path: Path) -> None:
         for remark in (*table.readings, *table.instead, *table.deviations, *table.not_run, *table.reads):
             _check_when(remark.when, facts, where)
         _check_implied(table, spec.axes, where)
+        _check_grid(table.grid, table.cells, spec.axes, where)
+        for axis in table.ranked:
+            _check_when({axis: ()}, spec.axes, f"{where}: ranked")
         _check_reads(table, where)
         for remark in table.instead:
             if remark.table not in spec.tables:
@@ -57,9 +77,28 @@ def _check_tables(spec: Spec, path: Path) -> None:
 
 def _check_reduction(table: Table, where: str) -> None:
     try:
-        _ = table.last
+        over = table.checkpoints
     except ValueError:
-        raise UsageError(f"{where}: {unknown('reduction', table.reduction, ('final', 'last<N>'))}") from None
+        known = ("final", "last<N>", "median<N>")
+        raise UsageError(f"{where}: {unknown('reduction', table.reduction, known)}") from None
+    if table.grid and over is None:
+        raise UsageError(f"{where}: a `grid` has several runs behind a cell: reduce them by `median<N>`.")
+
+
+def _check_grid(grid: Block, cells: Cells, axes: Mapping[str, Iterable[str]], where: str) -> None:
+    _check_when(grid, axes, f"{where}: grid")
+    if twice := [axis for axis in grid if any(axis in block for block in cells)]:
+        raise UsageError(f"{where}: axis {twice[0]!r} is in `grid` and again in `cells`.")
+
+
+def _check_all_reads(spec: Spec, path: Path) -> None:
+    """Those of all tables, figures and claims; they cannot know which axes a cell has."""
+    metrics = {metric for table in spec.tables.values() for metric in table.metrics}
+    facts = {**spec.axes, "metric": metrics, "budget": spec.budgets}
+    for read in spec.reads:
+        _check_when(read.when, facts, f"{path}: reads")
+        if "{" in read.metric:
+            raise UsageError(f"{path}: reads: {read.metric!r} has an axis in braces, which only a table's own may.")
 
 
 def _check_implied(table: Table, axes: Mapping[str, Iterable[str]], where: str) -> None:
@@ -82,17 +121,29 @@ def _check_figures(spec: Spec, path: Path) -> None:
         raise UsageError(f"{path}: there would be two stages 'evaluate-{twice[0]}': rename a table or a figure.")
     for name, figure in spec.figures.items():
         where = f"{path}: figures.{name}"
-        own = (*values(figure.x), figure.lines) if isinstance(figure, Levels) else ()
+        own = _places(figure)
         for axis in own:
             _check_when({axis: ()}, spec.axes, where)
+        if isinstance(figure, Levels):
+            _check_grid(figure.grid, figure.cells, spec.axes, where)
         if isinstance(figure, Levels) and figure.panels and isinstance(figure.quantity, Rounds):
             raise UsageError(f"{where}: `panels` are metrics, and its quantity is none: give the figure a `quantity`.")
         _check_cells(figure.cells, (*FIXED, *own), spec.axes, where)
         for remark in figure.left_out:
             _check_when(remark.when, {**spec.axes, "budget": spec.budgets}, where)
-        places = [(spot.line, spot.x) for spot in figure.spots()]
+        grid = figure.grid if isinstance(figure, Levels) else {}
+        places = [(spot.line, spot.x, *(spot.cell[axis] for axis in grid)) for spot in figure.spots()]
         if twice := [place for place in places if places.count(place) > 1]:
-            raise UsageError(f"{where}: two cells are at {', '.join(filter(None, twice[0]))!r}: leave one out.")
+            raise UsageError(f"{where}: two cells are at {', '.join(filter(None, twice[0][:2]))!r}: leave one out.")
+
+
+def _places(figure: Figure) -> tuple[str, ...]:
+    """The axes that say where a figure shows a cell."""
+    if isinstance(figure, Curves):
+        return ()
+    if isinstance(figure, Gallery):
+        return (figure.columns, *values(figure.rows))
+    return (*values(figure.x), figure.lines)
 
 
 def _check_sheets(spec: Spec, path: Path) -> None:
@@ -115,6 +166,8 @@ def _check_claims(spec: Spec, path: Path) -> None:
         for pairs in claim.blocks:
             for side in (pairs.both, pairs.high, pairs.low):
                 _check_when(side, spec.axes, where)
+            if "low" in pairs.pick and not pairs.low:
+                raise UsageError(f"{where}: `pick` chooses a low, and there is none.")
             if twice := [axis for axis in pairs.both if axis in pairs.high or axis in pairs.low]:
                 raise UsageError(f"{where}: axis {twice[0]!r} is in `both` and again in `high` or `low`.")
 

@@ -66,10 +66,20 @@ def csv_text(results: list[Result]) -> str:
     writer.writerow(COLUMNS)
     for result in results:
         cell, printed = result.cell, result.published
-        substitutes = "; ".join(sorted({measure.substitute for measure in result.measures} - {""}))
-        ours = (result.mean, result.spread, len(result.values), result.budget.label, substitutes)
+        substitutes = "; ".join(sorted({cell.read.substitute, *(m.substitute for m in result.measures)} - {""}))
+        ours = (result.mean, result.spread, result.n_seeds, result.budget.label, substitutes)
         other = str(result.reference) if result.instead else ""
         moved = (mean(values) for values in result.sensitivity)
-        row = [cell.paper, *cell.key, printed.mean, printed.spread, *ours, result.status, cell.run or "", other, *moved]
+        row = [
+            cell.paper,
+            *cell.key,
+            printed.mean,
+            printed.spread,
+            *ours,
+            result.status,
+            "; ".join(cell.runs),
+            other,
+            *moved,
+        ]
         writer.writerow(row)
     return out.getvalue()

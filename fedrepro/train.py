@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,9 +16,10 @@ from fedrepro.config import RunConfig
 from fedrepro.data import Federation
 from fedrepro.data.draws import Feeder
 from fedrepro.errors import UsageError
+from fedrepro.judges import Classified, Judge
 from fedrepro.lift import over_seeds
 from fedrepro.nets import pixels
-from fedrepro.scoring import in_parts, norm, score
+from fedrepro.scoring import in_parts, score
 from fedrepro.streams import stream, torch_stream
 from fedrepro.types import Method, State
 
@@ -34,13 +34,16 @@ class Lane:
 
     `status` is "running" until the seed ends as "finished", "stopped", "cap" or "diverged", after `rounds` rounds.
     `crossed`: by the threshold's shift (0 is the rule's own), the first round below it and the metrics there.
-    `kept` [K, samples, classes] are the members' logits on the watched rows, `stale` the members that moved since.
+    `watched`: the rows on which a classifier is followed, None for a generator. `kept` [K, samples, classes] are the
+    members' logits on them, `stale` the members that moved since. `samples`: the file that shows those of a generator,
+    empty ones unless it is finished.
     """
 
     seed: int
     data: Federation
     feeder: Feeder
-    watched: tuple[Tensor, Tensor]
+    judge: Judge
+    watched: tuple[Tensor, Tensor] | None
     status: str = "running"
     rounds: int = 0
     rejected: int = 0
@@ -52,6 +55,7 @@ class Lane:
     crossed: dict[str, dict[str, float]] = field(default_factory=dict)
     kept: Tensor | None = None
     stale: set[int] = field(default_factory=set)
+    samples: bytes | None = None
 
     SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics", "crossed")
 
@@ -75,6 +79,8 @@ class Training:
     def __init__(self, config: RunConfig, method: Method, data: dict[int, Federation], device: torch.device):
         if config.watch.grad_norm and method.gradient is None:
             raise UsageError(f"{config.method} has no single model whose gradient could be taken: unset grad_norm.")
+        if config.stop and method.generate:
+            raise UsageError(f"{config.method} has no training accuracy to stop at: leave stop out.")
         self.config, self.method, self.device = config, method, device
         self.round = 0
         self.lanes = [self._lane(seed, federation) for seed, federation in data.items()]
@@ -82,14 +88,20 @@ class Training:
 
     def _lane(self, seed: int, data: Federation) -> Lane:
         x, y = data.x.to(self.device), data.y.to(self.device)
+        feeder = Feeder(seed, x, y, data.sizes, augment=data.augment)
+        if self.method.generate:
+            from fedrepro.generators import Generated  # of no concern to other methods, see lineage.py
+
+            judge = Generated(self.config, self.method, data, seed, self.device)
+            return Lane(seed, data, feeder, judge, watched=None, samples=judge.samples(self.method, None))
         samples = min(self.config.watch.samples, len(y))
         rows = np.sort(stream(seed, purpose="watch").choice(len(y), samples, replace=False))
         chosen = torch.from_numpy(rows).to(self.device)
         members = set(range(len(data.sizes))) if self.method.members else set()
         # Decoded once, and as autocast would round it every time.
         seen = pixels(x[chosen]).to(PRECISIONS[self.config.watch.precision])
-        feeder = Feeder(seed, x, y, data.sizes, augment=data.augment)
-        return Lane(seed, data, feeder, (seen, y[chosen]), stale=members)
+        judge = Classified(data, self.device, self.config.watch.grad_norm)
+        return Lane(seed, data, feeder, judge, (seen, y[chosen]), stale=members)
 
     def _start(self, lane: Lane) -> State:
         state = self.method.init(lambda client, part: torch_stream(lane.seed, 0, client, part), lane.data.sizes)
@@ -126,9 +138,12 @@ class Training:
         self.state = trees.map_tree(Tensor.contiguous, new)
         self.round += 1
         ended = {}
+        due = self.round % self.config.watch.step_every == 0 or self.round == self.config.rounds
         for row, lane in enumerate(self.running):
-            for name, values in shown.items():
-                if name not in ("loss", "accepted"):
+            for name, values in shown.items() if due else ():
+                if name == "loss" and self.method.generate:
+                    lane.record(self.round, "generator_loss", values[row].item())
+                elif name not in ("loss", "accepted"):
                     lane.record(self.round, name, values[row].item())
             if not accepted[row].any():
                 lane.idle += 1
@@ -139,32 +154,43 @@ class Training:
                 lane.rejected += int((~accepted[row]).sum())
             if self.method.members:
                 lane.stale |= set(self.method.members.changed[place])
-            if status := self._watch(lane, row):
+            if status := self._watch(lane, row, shown["loss"][row]):
                 ended[row] = status
         return ended
 
-    def _watch(self, lane: Lane, row: int) -> str | None:
+    def _watch(self, lane: Lane, row: int, loss: Tensor) -> str | None:
         """Extend the seed's curves where they are due and say whether, and how, the seed ends here."""
         last = self.round == self.config.rounds
         lost = lane.idle >= len(self.method.phases)
         followed = lane.stopped
         if last or lost or self.round % self.config.watch.train_every == 0:
-            accuracy, loss = self._look(lane, row)
-            lost |= not np.isfinite(loss)
-            lane.record(self.round, "train_accuracy", accuracy)
-            lane.record(self.round, "train_loss", loss)
-            if not lost:
-                self._cross(lane, row, accuracy)
+            lost |= not (loss.isfinite() if self.method.generate else self._follow(lane, row, lost))
         if lost and not followed:
             return "diverged"
+        tested = None
         if last or (lane.stopped and not followed) or self.round % self.config.watch.test_every == 0:
-            self._test(lane, row)
+            tested = lane.judge.tests(self.method, trees.one(self.state, row))
+            if self.method.generate and not np.isfinite(list(tested.values())).all():
+                return "diverged"
+            for metric, value in tested.items():
+                lane.record(self.round, metric, value)
         if lane.stopped:
             return "stopped" if last or lost or self._followed(lane) else None
         if last:
-            lane.metrics = self._metrics(row)
+            lane.metrics = self._metrics(row, tested)
+            lane.samples = lane.judge.samples(self.method, trees.one(self.state, row))
             return "cap" if self.config.stop else "finished"
         return None
+
+    def _follow(self, lane: Lane, row: int, lost: bool) -> bool:
+        """Look at a classifier on the watched rows; returns whether its loss is finite."""
+        accuracy, loss = self._look(lane, row)
+        finite = bool(np.isfinite(loss))
+        lane.record(self.round, "train_accuracy", accuracy)
+        lane.record(self.round, "train_loss", loss)
+        if finite and not lost:
+            self._cross(lane, row, accuracy)
+        return finite
 
     def _cross(self, lane: Lane, row: int, accuracy: float) -> None:
         """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift."""
@@ -205,43 +231,9 @@ class Training:
             lane.stale = set()
         return lane.kept.mean(0)
 
-    def _test(self, lane: Lane, row: int) -> None:
-        for metric, value in self._tests(lane, row).items():
-            lane.record(self.round, metric, value)
-
-    def _tests(self, lane: Lane, row: int) -> dict[str, float]:
-        """Accuracy and loss on every test set, and their plain means over the sets of each group."""
-        metrics = {}
-        for name, (x, y) in lane.data.tests.items():
-            metrics[f"{name}_accuracy"], metrics[f"{name}_loss"] = self._score(row, x, y)
-        for group, names in lane.data.groups.items():
-            for what in ("accuracy", "loss"):
-                metrics[f"{group}_{what}"] = statistics.fmean(metrics[f"{name}_{what}"] for name in names)
-        return metrics
-
-    def _metrics(self, row: int) -> dict[str, float]:
-        """What is reported: accuracy and loss on all clients' training rows pooled, and whatever tests show."""
-        lane = self.running[row]
-        accuracy, loss = self._score(row, lane.feeder.x, lane.feeder.y)
-        metrics = {"train_accuracy": accuracy, "train_loss": loss, **self._tests(lane, row)}
-        return metrics | (self._grad_norms(lane, row) if self.config.watch.grad_norm else {})
-
-    def _grad_norms(self, lane: Lane, row: int) -> dict[str, float]:
-        """Norms of the gradient of the mean cross entropy on every test set (fedaug-2022, B.3; protocols A7).
-
-        Their mean is `grad_norm_all`, their sample standard deviation (ddof 1), where there are two, `grad_norm_std`.
-        """
-        state = trees.one(self.state, row)
-        gradient = lambda x, y: self.method.gradient(state, x.to(self.device), y.to(self.device))  # noqa: E731
-        norms = {f"grad_norm_{name}": norm(gradient, x, y) for name, (x, y) in lane.data.tests.items()}
-        found = list(norms.values())
-        spread = {"grad_norm_std": statistics.stdev(found)} if len(found) > 1 else {}
-        return norms | {"grad_norm_all": statistics.fmean(found)} | spread
-
-    def _score(self, row: int, x: Tensor, y: Tensor) -> tuple[float, float]:
-        state = trees.one(self.state, row)
-        logits = in_parts(lambda part: self.method.predict(state, part.to(self.device)), x)
-        return score(logits, y.to(self.device))
+    def _metrics(self, row: int, tested: dict[str, float] | None = None) -> dict[str, float]:
+        """What the seed of a row reports now."""
+        return self.running[row].judge.metrics(self.method, trees.one(self.state, row), tested)
 
     def _leave(self, ended: dict[int, str], seconds: float) -> None:
         """Take ended seeds off the stack."""

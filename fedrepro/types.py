@@ -25,12 +25,14 @@ class Batch(NamedTuple):
     x:       uint8 or float [C, T, B, ...]
     y:       int64 [C, T, B]
     live:    bool [C, T, B], False where the row is padding
+    noise:   float32 [m, B, dim], what generators start from; empty where the phase asks for none
     """
 
     clients: Tensor
     x: Tensor
     y: Tensor
     live: Tensor
+    noise: Tensor = torch.empty(0)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Draw:
     `epochs` takes that many passes (clients with fewer rows are padded, see `Batch.live`).
     `size=None` is the whole client in order, cut in steps of `chunk` rows.
     `clients` is "all", a number (sampled without replacement, each round anew) or the clients by index.
+    `noise` = (m, dim) asks for m batches of `size` standard normal vectors, which all clients share.
     """
 
     size: int | None
@@ -48,6 +51,7 @@ class Draw:
     epochs: int = 0
     chunk: int = 5000
     clients: str | int | tuple[int, ...] = "all"
+    noise: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,17 +86,22 @@ class Method:
 
     init:    (streams, sizes [K]) -> State of one seed
     phases:  the cycle; round t plays phases[t mod len]
-    predict: (State, x [N, ...]) -> logits [N, classes]
+    predict: (State, x [N, ...]) -> logits [N, classes]; None for a method that generates
     members: set where the prediction is an ensemble's
     gradient: set where one model predicts: (State, x [N, ...], y [N]) -> the gradient {params} of the sum of the rows'
               cross entropies at the server's parameters
+    generate: set where samples are learnt: (State, z [N, noise]) -> images [N, C, H, W] in -1..1, or points [N, d], by
+              running statistics
+    noise:    the length of z
     """
 
     init: Callable[[Streams, tuple[int, ...]], State]
     phases: tuple[Phase, ...]
-    predict: Callable[[State, Tensor], Tensor]
+    predict: Callable[[State, Tensor], Tensor] | None
     members: Members | None = None
     gradient: Callable[[State, Tensor, Tensor], State] | None = None
+    generate: Callable[[State, Tensor], Tensor] | None = None
+    noise: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fedrepro.errors import UsageError
 
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
 
-MADE = ["digits-plain", *(name for name in data.DATASETS if name.endswith("-digits") and "n" in data.parameters(name))]
+MADE = [name for name, row in data.DATASETS.items() if row.source == "digits" and "partition" in data.parameters(name)]
 ON_MNIST = ("mnist", "fedcmnist", "fedrotmnist", "fedgma-binary", "fedgma-colored")
 
 

@@ -486,7 +486,11 @@ def test_fetch_writes_the_manifest_and_verify_compares_it(lent):
 
 @pytest.mark.parametrize(
     "name",
-    ["digits", *(pytest.param(name, marks=real) for name in ("mnist", "fashion-mnist", "cifar10-jpeg", "pacs-112px"))],
+    [
+        "digits",
+        "drawn",
+        *(pytest.param(name, marks=real) for name in ("mnist", "fashion-mnist", "cifar10-jpeg", "pacs-112px")),
+    ],
 )
 def test_committed_manifests_are_those_of_the_data(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -498,7 +502,7 @@ def test_committed_manifests_are_those_of_the_data(name, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(sources.SOURCES.keys() - {"cifar10", "femnist", "pacs", "officehome"})
+    "name", sorted(sources.SOURCES.keys() - {"cifar10", "femnist", "pacs", "officehome", "cinic-10"})
 )  # which no committed run has used
 def test_committed_manifests_have_the_pins_and_no_address(name):
     text = (REPOSITORY / "data/manifests" / f"{name}.json").read_text()
@@ -523,7 +527,8 @@ def test_the_list_says_where_data_are(toy, monkeypatch, tmp_path):
     embedded = {name for name, row in data.DATASETS.items() if row.source == "digits"}
     assert {"digits", "digits-plain", "fedcmnist-digits"} <= embedded
     everywhere = dict.fromkeys(data.DATASETS, f"missing: {tmp_path / 'data/cache'}")
-    assert where() == everywhere | dict.fromkeys(embedded, "embedded")
+    drawn = {name for name, row in data.DATASETS.items() if row.source == "drawn"}
+    assert where() == everywhere | dict.fromkeys(embedded, "embedded") | dict.fromkeys(drawn, "drawn")
     put(tmp_path / "mine", toy_arrays())
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "mine"))
     assert where()["colored-mnist"] == where()["fedcmnist"] == f"present: {tmp_path / 'mine'}"
@@ -532,6 +537,7 @@ def test_the_list_says_where_data_are(toy, monkeypatch, tmp_path):
     assert {name for name, label in substitutes.items() if label == "digits (8x8)"} == embedded
     assert {name for name, label in substitutes.items() if label == "cifar10 (jpeg)"} == {
         "cifar10-jpeg",
+        "gan-cifar10-jpeg",
         "spurious-cifar10-jpeg",
     }
 

@@ -187,3 +187,27 @@ def test_shapes_and_padding_of_unequal_clients():
     assert draw.x.shape == (2, 2, 3, 1)
     assert draw.y.shape == draw.live.shape == (2, 2, 3)
     assert draw.live.tolist() == [[[True] * 3] * 2, [[True, True, False], [False] * 3]]
+
+
+# Noise
+
+
+def test_noise_is_standard_normal_at_its_address():
+    want = Draw(size=3, noise=(2, 5))
+    for seed, round in ((0, 0), (0, 1), (4, 1)):
+        noise = feeder([9, 7], seed).draw(want, round).noise
+        wanted = stream(seed, round, 0, "noise").standard_normal((2, 3, 5), dtype=np.float32)
+        assert noise.dtype == torch.float32
+        assert noise.numpy().tolist() == wanted.tolist()
+    many = feeder([2000]).draw(Draw(size=2000, noise=(3, 4)), 0).noise.numpy().ravel()
+    assert abs(many.mean()) < 4 / np.sqrt(many.size)  # four standard errors
+    assert abs(many.var() - 1) < 4 * np.sqrt(2 / many.size)
+
+
+def test_noise_moves_no_other_draw():
+    plain, noisy = feeder([9, 7]), feeder([9, 7])
+    for round in range(4):
+        without, beside = plain.draw(Draw(size=4), round), noisy.draw(Draw(size=4, noise=(1, 2)), round)
+        assert torch.equal(without.y, beside.y)
+        assert without.noise.numel() == 0
+    assert (plain.cursors == noisy.cursors).all()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fedrepro.data import domains, fedgma, palettes, plain, rotated, sources, synth
+from fedrepro.data import domains, fedgma, gans, palettes, plain, rotated, sources, synth
 from fedrepro.data.sources import Raw
 from fedrepro.data.synth import Federation
 from fedrepro.errors import unknown
@@ -19,7 +19,7 @@ __all__ = ["DATASETS", "Dataset", "Federation", "Raw", "describe", "load", "para
 
 @dataclass(frozen=True)
 class Dataset:
-    """A federation by name: `build(raw, seed, **parameters)` on a source; `shape` is that of one image by default."""
+    """A federation by name: `build(raw, seed, **parameters)` on a source; `shape` is that of one row by default."""
 
     name: str
     source: str
@@ -138,6 +138,37 @@ DATASETS = {
                 ("pacs-112px", "sketch", "pacs made of smaller copies of the pictures"),
                 ("officehome", "clipart", "65 kinds of things in four styles, of which one is left for the test"),
             )
+        ),
+        *(
+            Dataset(
+                name=name,
+                source=source,
+                build=gans.by_class,
+                shape=shape,
+                summary="ten classes for a generator, by default two of its own for each client",
+            )
+            for name, source, shape in (
+                ("gan-mnist", "mnist", (1, 28, 28)),
+                ("gan-fashion-mnist", "fashion-mnist", (1, 28, 28)),
+                ("gan-cifar10", "cifar10", (3, 32, 32)),
+                ("gan-cifar10-jpeg", "cifar10-jpeg", (3, 32, 32)),
+                ("gan-cinic10", "cinic-10", (3, 32, 32)),
+                ("gan-digits", "digits", (1, 28, 28)),
+            )
+        ),
+        Dataset(
+            name="mixture-1d",
+            source="drawn",
+            build=gans.mixture_1d,
+            shape=(1,),
+            summary="points on a line for a generator, each client with a Gaussian of its own",
+        ),
+        Dataset(
+            name="mixture-2d",
+            source="drawn",
+            build=gans.mixture_2d,
+            shape=(2,),
+            summary="points in the plane for a generator, each client with a Gaussian of its own",
         ),
     )
 }

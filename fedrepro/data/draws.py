@@ -52,7 +52,15 @@ class Feeder:
         if self.augment:
             for client, own, mine in zip(clients, x, live, strict=True):
                 self._augment(client, own, mine, round)
-        return Batch(torch.tensor(clients, device=self.x.device), x, y, live)
+        return Batch(torch.tensor(clients, device=self.x.device), x, y, live, self.noise(want, round))
+
+    def noise(self, want: Draw, round: int) -> Tensor:
+        """Standard normal float32 [m, size, dim] from the stream at (seed, round, 0, "noise"); empty if not wanted."""
+        if want.noise is None:
+            return torch.empty(0, device=self.x.device)
+        batches, dim = want.noise
+        drawn = stream(self.seed, round, 0, "noise").standard_normal((batches, want.size, dim), dtype=np.float32)
+        return torch.from_numpy(drawn).to(self.x.device)
 
     def _augment(self, client: int, x: Tensor, live: Tensor, round: int) -> None:
         """Change a client's freshly copied rows x [T, B, ...] by the stream at (seed, round, client, "augment").

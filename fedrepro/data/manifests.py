@@ -21,7 +21,8 @@ FOLDER = Path("data/manifests")
 def list_datasets() -> list[dict[str, str | None]]:
     """One row per dataset: name, source, where, substitute, summary.
 
-    `where` is "embedded", or "present: " or "missing: " and the folder; present data without pins are said to be so.
+    `where` is "embedded", "drawn" (without files), or "present: " or "missing: " and the folder; present data without
+    pins are said to be so.
     Nothing is read: `verify` tells whether what is present is also right.
     """
     return [
@@ -71,7 +72,7 @@ def _path(source: Source) -> Path:
 
 def _where(source: Source) -> str:
     if source.download is None:
-        return "embedded"
+        return "embedded" if source.files else "drawn"
     root = sources.folder()
     present = "present" if source.pinned else "present, checksums not pinned"
     return f"{'missing' if sources.missing(source, root) else present}: {root}"

@@ -15,13 +15,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedrepro import files
-from fedrepro.data import load
+from fedrepro.data import Federation, load
 from fedrepro.streams import torch_stream
 
 COLUMNS, ROWS = 16, 2  # images in a row, rows per label
 CLIENTS = 4  # training clients shown; more would make a sheet that nobody reads
 LABELS = 10  # shown of each client
 GAP = 2  # pixels between images
+BINS, DOTS = 60, 500  # of a client's points, which are more
 WIDTH = 110  # letters of a caption's line
 
 
@@ -30,9 +31,17 @@ def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Pat
 
     A panel has two rows of images for each label that the client has, of the first ten, augmented as in training; its
     caption is what was measured in its data. The title says how many clients there are. Of tests by domain, those that
-    no client has seen are shown. Equal arguments give equal bytes.
+    no client has seen are shown. Points are drawn in one panel, in the colours of their clients. Equal arguments give
+    equal bytes.
     """
     federation = load(name, seed, params or {})
+    picture = _points if federation.x.is_floating_point() else _images
+    png = io.BytesIO()
+    picture(name, seed, federation).savefig(png, format="png", dpi=150, metadata={"Software": None})
+    return files.write_bytes(out, png.getvalue())
+
+
+def _images(name: str, seed: int, federation: Federation) -> Figure:
     shown = min(len(federation.sizes), CLIENTS)
     x, y = federation.x.split(federation.sizes), federation.y.split(federation.sizes)
     panels = []
@@ -41,20 +50,36 @@ def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Pat
         if federation.augment:
             images = federation.augment(images, torch_stream(seed, 0, k, "augment"))
         panels.append((f"client {k + 1}", images, had, federation.facts["clients"][k]))
-    for test in federation.groups.get("ood", ("test",)):
+    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
+    for test in tested:
         panels.append(("test client", *sample(*federation.tests[test]), federation.facts[test]))
 
     labels = [had.unique().tolist() for _, _, had, _ in panels]
     mosaics = [mosaic(images, had, kinds) for (_, images, had, _), kinds in zip(panels, labels, strict=True)]
     heights = [7.5 * len(pixels) / pixels.shape[1] + 0.3 for pixels in mosaics]
     figure = Figure(figsize=(8, sum(heights) + 0.4), layout="constrained")
-    figure.suptitle(f"{name}, seed {seed}: {shown} of {len(federation.sizes)} clients and the test client", fontsize=10)
+    clients = f"{shown} of {len(federation.sizes)} clients" + (" and the test client" if tested else "")
+    figure.suptitle(f"{name}, seed {seed}: {clients}", fontsize=10)
     axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
     for axis, pixels, kinds, (title, _, _, facts) in zip(axes, mosaics, labels, panels, strict=True):
         _panel(axis, pixels, kinds, f"{title}: {caption(facts)}")
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    return files.write_bytes(out, png.getvalue())
+    return figure
+
+
+def _points(name: str, seed: int, federation: Federation) -> Figure:
+    """Points of the plane as dots, some of each client; those of a line as histograms of all."""
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure.suptitle(f"{name}, seed {seed}: {len(federation.sizes)} clients", fontsize=10)
+    axis = figure.subplots()
+    for k, points in enumerate(federation.x.split(federation.sizes)):
+        label = f"client {k + 1}: {caption(federation.facts['clients'][k])}"
+        if points.shape[1] == 1:
+            axis.hist(points[:, 0].numpy(), bins=BINS, alpha=0.7, label=label)
+        else:
+            axis.scatter(*points[:: len(points) // DOTS].T.numpy(), s=4, label=label)
+            axis.set_aspect("equal", adjustable="datalim")
+    figure.legend(loc="outside lower left", fontsize=8)
+    return figure
 
 
 def sample(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -68,6 +68,7 @@ class Source:
     find: for a source without pins, the paths of its files under a folder; `sought` says what they would be.
     read: (source, folder) -> the verified data. download: (source, folder) puts verified files there; None if embedded.
     substitute: what results made from it are labelled with, when it stands in for an original.
+    layout: how a copy that the user puts there by hand must lie, in words.
     domains: their names, in the papers' order; size: pixels a side to which images are brought, 0 as they are.
     """
 
@@ -83,6 +84,7 @@ class Source:
     substitute: str | None = None
     find: Callable[[Path], list[str]] | None = None
     sought: str = ""
+    layout: str = ""
     domains: tuple[str, ...] = ()
     size: int = 0
 
@@ -186,7 +188,7 @@ def listed(files: tuple[File, ...]) -> tuple[File, ...]:
     )
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 19)  # CINIC-10 has 270,000 files
 def _seen(root: Path, path: str, bytes: int, modified: int) -> File:
     """A file as it is; hashed again only when its size or time has changed."""
     return File(_sha256(np.fromfile(root / path, np.uint8)), bytes, path)
@@ -358,13 +360,14 @@ def _read_femnist(source: Source, root: Path) -> Raw:
     return Raw(train_x, train_y, test_x, test_y, source.classes, train_groups, test_groups)
 
 
-# PACS and Office-Home, pictures by domain: parquet files or folders
+# PACS and Office-Home, pictures by domain, and CINIC-10, by split: parquet files or folders
 
 PACS_112PX_FILES = _pins("""
     8ad980bf184b3ccdb799c5b94e2ccd608824558989187f09a5f950ac45ba9040 35883574 pacs-112px/train.parquet
 """)
 PACS_DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 OFFICEHOME_DOMAINS = ("art", "clipart", "product", "real_world")
+CINIC10_SPLITS = ("train", "valid", "test")
 
 
 def _read_pictures(source: Source, root: Path) -> Raw:
@@ -375,8 +378,7 @@ def _read_pictures(source: Source, root: Path) -> Raw:
 def _by_hand(source: Source, root: Path) -> None:
     raise UsageError(
         f"{source.name} is not in {root} and is not downloaded here, since no copy of it is pinned: "
-        f"put one into {source.name}/ (parquet files with the columns image, domain and label, or folders of pictures "
-        f"by domain and class), {_elsewhere(source)}."
+        f"put one into {source.name}/ ({source.layout}), {_elsewhere(source)}."
     )
 
 
@@ -407,6 +409,14 @@ def _read_digits(source: Source, root: Path) -> Raw:
             )
     train_x, train_y, test_x, test_y = map(torch.from_numpy, arrays)
     return Raw(train_x, train_y.long(), test_x, test_y.long(), source.classes)
+
+
+# No files: the dataset draws its data
+
+
+def _nothing(source: Source, root: Path) -> Raw:
+    x = torch.empty(0, dtype=torch.uint8)
+    return Raw(x, x.long(), x, x.long(), source.classes)
 
 
 SOURCES = {
@@ -484,6 +494,7 @@ SOURCES = {
             download=_by_hand,
             find=partial(pictures.find, folder="pacs"),
             sought=pictures.sought("pacs"),
+            layout=pictures.LAYOUT,
             domains=PACS_DOMAINS,
             size=224,
         ),
@@ -513,8 +524,29 @@ SOURCES = {
             download=_by_hand,
             find=partial(pictures.find, folder="officehome"),
             sought=pictures.sought("officehome"),
+            layout=pictures.LAYOUT,
             domains=OFFICEHOME_DOMAINS,
             size=224,
+        ),
+        Source(
+            name="cinic-10",
+            origin="CINIC-10 (Darlow et al. 2018), CIFAR-10 with small pictures of ImageNet, its three splits together",
+            licence="CC BY 4.0",
+            files=(),
+            train=270_000,
+            test=0,
+            classes=10,
+            read=_read_pictures,
+            download=_by_hand,
+            find=partial(pictures.find, folder="cinic-10"),
+            sought=(
+                "cinic-10/{train,valid,test}/<class>/ with .png files and no cinic-10/*.parquet (Hugging Face's "
+                "layout: train*, valid* and test* with the columns image and label)"
+            ),
+            layout=(
+                "its folders train, valid and test, or parquet files with the columns image and label named after them"
+            ),
+            domains=CINIC10_SPLITS,
         ),
         Source(
             name="digits",
@@ -529,6 +561,16 @@ SOURCES = {
             classes=10,
             read=_read_digits,
             substitute="digits (8x8)",
+        ),
+        Source(
+            name="drawn",
+            origin="random numbers, drawn when a dataset is made",
+            licence="none needed",
+            files=(),
+            train=0,
+            test=0,
+            classes=0,
+            read=_nothing,
         ),
     )
 }

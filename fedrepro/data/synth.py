@@ -25,11 +25,13 @@ TEST = -1  # the test client's number in the addresses of its draws
 class Federation:
     """One seed's synthesised data.
 
-    x: uint8 [N, *shape], client after client; y: int64 [N]; sizes: rows per client, summing to N.
+    x: uint8 [N, *shape], or float32 [N, d] where rows are points, client after client; y: int64 [N]; sizes: rows per
+    client, summing to N.
     tests: evaluation sets by name, uint8 [M, *shape] and int64 [M].
     facts: what was measured in the finished data (JSON), for the run's record.
     groups: names of tests whose unweighted means are reported too, by the name of the mean.
     augment: what training batches go through before they are trained on, and `tests` never; see `data.augment`.
+    modes: float32 [M, d], the means of the Gaussians that points are drawn from, each of deviation `mode_sd`.
     """
 
     x: Tensor
@@ -40,6 +42,8 @@ class Federation:
     facts: dict
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     augment: Augment | None = None
+    modes: Tensor | None = None
+    mode_sd: float = 0.0
 
 
 def colored_mnist(

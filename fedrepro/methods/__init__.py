@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from fedrepro.config import Stop
 from fedrepro.errors import UsageError, unknown
-from fedrepro.methods import domains, federated, games
+from fedrepro.methods import domains, federated, games, gans
 from fedrepro.types import Method, Task
 
 GROUP = "fedrepro.methods"
@@ -72,13 +72,21 @@ REGISTRY: dict[str, Row] = {
     "v-irm": Row(games.v_irm, rounds=1000, stop=_V),
     "f-fl-smooth": Row(games.f_fl_smooth, rounds=1000, stop=_F),
     "v-fl-smooth-fast": Row(games.v_fl_smooth_fast, rounds=300, stop=_V),
+    "gan-backbone": Row(gans.backbone, "gan-mnist", rounds=5000),
+    "md-gan": Row(gans.md_gan, "gan-mnist", rounds=5000),
+    "gman": Row(gans.gman, "gan-mnist", rounds=5000),
+    "gman-0": Row(gans.gman_0, "gan-mnist", rounds=5000),
+    "f2u": Row(gans.f2u, "gan-mnist", rounds=5000),
+    "f2a": Row(gans.f2a, "gan-mnist", rounds=5000),
 }
 
 
 # What these hyper-parameters mean leaves no other values; a builder may say otherwise by annotating its own.
 LIMITS = dict.fromkeys(("batch", "hidden", "steps", "epochs", "capacity"), Field(ge=1))
 LIMITS |= dict.fromkeys(("lr", "phi_lr", "server_eps"), Field(gt=0))
-LIMITS |= dict.fromkeys(("eps", "cohort", "mu", "server_lr", "gamma", "beta", "eta", "v", "nu", "anneal"), Field(ge=0))
+LIMITS |= dict.fromkeys(
+    ("eps", "cohort", "mu", "server_lr", "gamma", "beta", "eta", "v", "nu", "anneal", "c"), Field(ge=0)
+)
 LIMITS |= dict.fromkeys(("tau", "threshold"), Field(ge=0, le=1)) | dict.fromkeys(("b1", "b2"), Field(ge=0, lt=1))
 
 

@@ -1,0 +1,94 @@
+"""Rankings: the order of the cells in each column of a printed table, in print and here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedrepro.results import Result
+from fedrepro.schema import Point, Table, words
+
+LEVEL = 0.05
+JUDGED = (
+    "Rankings compare what has a number here. The orders agree if Kendall's tau is so large that at most "
+    f"{100 * LEVEL:g}% of all orders have one as large, are reversed if it is as small, and undecided otherwise."
+)
+SAID = {"agrees": "the orders agree", "reversed": "the orders are reversed", "undecided": "undecided"}
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One column: the names of its cells from the smallest number to the largest, as printed and as reproduced.
+
+    `tau`: Kendall's tau-b; None with fewer than two cells, or where all are equal. `verdict`: a key of SAID.
+    """
+
+    column: str
+    printed: tuple[str, ...]
+    ours: tuple[str, ...]
+    tau: float | None
+    verdict: str
+
+    def __str__(self) -> str:
+        orders = f"paper {' < '.join(self.printed)}; here {' < '.join(self.ours)}"
+        tau = "–" if self.tau is None else f"{self.tau:.2f}"
+        return f"{self.column}: {orders}; Kendall's tau {tau}, {SAID[self.verdict]}."
+
+
+def rankings(table: Table, results: list[Result]) -> list[Ranking]:
+    """The columns of a table that have a number here, in their order; none where the table is not `ranked`."""
+    ranked = [result for result in results if result.values and set(table.ranked) <= result.cell.facts.keys()]
+    columns: dict[str, list[Result]] = {}
+    for result in ranked if table.ranked else ():
+        columns.setdefault(words({axis: result.cell.facts[axis] for axis in table.ranked}), []).append(result)
+    return [_ranking(column, own, _telling(table, own)) for column, own in columns.items()]
+
+
+def kendall(left: Sequence[float], right: Sequence[float]) -> tuple[float | None, float, float]:
+    """Kendall's tau-b of two lists of numbers (Kendall 1945), and which shares of all orders of the second have at
+    least and at most as large a one; (None, 1, 1) where there is nothing to order.
+    """
+    pairs = list(itertools.combinations(range(len(left)), 2))
+
+    def concordance(numbers: Sequence[float]) -> int:
+        return sum(_sign(left[i] - left[j]) * _sign(numbers[i] - numbers[j]) for i, j in pairs)
+
+    untied = [sum(each[i] != each[j] for i, j in pairs) for each in (left, right)]
+    if not all(untied):
+        return None, 1.0, 1.0
+    found = concordance(right)
+    every = [concordance(order) for order in itertools.permutations(right)]
+    above, below = (sum(map(beats, every)) / len(every) for beats in (found.__le__, found.__ge__))
+    return found / math.sqrt(untied[0] * untied[1]), above, below
+
+
+def verdict(tau: float | None, above: float, below: float) -> str:
+    """Whether two orders agree more, or less, than nearly all do by chance."""
+    if tau is None:
+        return "undecided"
+    return "agrees" if above <= LEVEL else "reversed" if below <= LEVEL else "undecided"
+
+
+def _ranking(column: str, results: list[Result], telling: list[str]) -> Ranking:
+    named = [(_name(result.cell.facts, telling), result) for result in results]
+    printed = [float(result.published.mean) for _, result in named]
+    ours = [float(result.mean) for _, result in named]
+    orders = (tuple(named[i][0] for i in sorted(range(len(named)), key=each.__getitem__)) for each in (printed, ours))
+    found = kendall(printed, ours)
+    return Ranking(column, *orders, found[0], verdict(*found))
+
+
+def _telling(table: Table, results: list[Result]) -> list[str]:
+    """The axes that tell the cells of a column apart."""
+    axes = dict.fromkeys(axis for result in results for axis in result.cell.facts if axis not in table.ranked)
+    return [axis for axis in axes if len({result.cell.facts.get(axis) for result in results}) > 1]
+
+
+def _name(facts: Point, telling: list[str]) -> str:
+    return words({axis: facts[axis] for axis in telling if axis in facts}) or facts["method"]
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)

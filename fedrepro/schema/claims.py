@@ -1,0 +1,66 @@
+"""Claims: the cells that they compare, and by what."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal
+
+from pydantic import Field
+
+from fedrepro.config import Strict
+from fedrepro.schema.cells import Point, When, product, values
+from fedrepro.schema.quantities import Quantity
+
+
+class Pairs(Strict):
+    """Pairs of cells: each of `high` with each of `low`, for every value of the axes that `both` have in common.
+
+    A side with a `pick` is one cell, that with the largest or the smallest mean over the seeds among all of the side's.
+    Without `low`, each cell of `high` is compared with zero, so that the claim's margin is a level.
+    """
+
+    both: When = {}
+    high: When = Field(min_length=1)
+    low: When = {}
+    pick: dict[Literal["high", "low"], Literal["largest", "smallest"]] = {}
+
+    def cells(self) -> list[tuple[list[Point], list[Point]]]:
+        """(high, low) of each pair: a cell alone, or those among which `pick` chooses; none for a low that is zero."""
+        blocks = ({axis: values(v) for axis, v in side.items()} for side in (self.both, self.high, self.low))
+        both, highs, lows = map(product, blocks)
+        below = self._choices("low", lows) if self.low else [[]]
+        every = itertools.product(both, self._choices("high", highs), below)
+        return [([b | cell for cell in high], [b | cell for cell in low]) for b, high, low in every]
+
+    def _choices(self, side: str, cells: list[Point]) -> list[list[Point]]:
+        return [cells] if side in self.pick else [[cell] for cell in cells]
+
+
+class Gain(Strict):
+    """Two groups of pairs: the mean over the pairs of high less low is claimed to be `larger` in one of them."""
+
+    name: str = Field(min_length=1)
+    larger: tuple[Pairs, ...] = Field(min_length=1)
+    smaller: tuple[Pairs, ...] = Field(min_length=1)
+
+
+class Claim(Strict):
+    """An ordering that the paper states, and where: in each pair `quantity` of high exceeds that of low by `margin`.
+
+    With `published` it is claimed of that many of the pairs. With `gains` in place of pairs, the mean gain of one group
+    of pairs exceeds that of another by `margin`. `margin` has the unit of the quantity: points of percent for
+    accuracies, rounds for rounds.
+    """
+
+    statement: str = Field(min_length=1)
+    place: str = Field(min_length=1)
+    quantity: Quantity
+    margin: float
+    pairs: tuple[Pairs, ...] = ()
+    published: int | None = Field(default=None, ge=1)
+    gains: tuple[Gain, ...] = ()
+
+    @property
+    def blocks(self) -> list[Pairs]:
+        """All blocks of pairs."""
+        return [*self.pairs, *(block for gain in self.gains for block in (*gain.larger, *gain.smaller))]

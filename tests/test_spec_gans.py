@@ -1,0 +1,526 @@
+"""The spec of f2u-2019, and what it is the first to use: medians over a grid, substitutes, rankings, galleries."""
+
+import io
+import itertools
+import json
+import shutil
+import statistics
+from dataclasses import replace
+
+import made
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lifted import REPO, TO_DO, lifted
+from PIL import Image
+
+from fedrepro import claims, evaluate, figures, layout, panels, plot, quantities, rankings, tables
+from fedrepro.errors import FedreproError, UsageError
+from fedrepro.results import Published, join, published
+from fedrepro.spec import load_paper
+
+NAME = "f2u-2019"
+TABLES = [f"table{number}" for number in range(1, 7)]
+METHODS = ["MD-GAN", "GMAN*", "GMAN-0", "F2U", "F2A"]
+FD = "fd_mnist_cnn"
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load_paper(NAME, REPO)
+
+
+# Cells and runs
+
+
+def test_every_published_number_has_a_cell_and_the_reverse(loaded):
+    cells = [cell.key for table in loaded.spec.tables for cell in loaded.cells(table)]
+    assert sorted(cells) == sorted(published(loaded))
+    assert [len(loaded.cells(table)) for table in TABLES] == [16, 16, 16, 12, 12, 12]
+
+
+def test_the_published_medians_lie_in_their_ranges(loaded):
+    for number in published(loaded).values():
+        low, high = number.range
+        assert low <= float(number.mean) <= high
+        assert len(number.mean.partition(".")[2]) == 2
+
+
+def test_cells_that_are_printed_twice_are_one_run(loaded):
+    paper, numbers = lifted(NAME, "paper"), published(loaded)
+    by_run = {}
+    for cell in (cell for table in TABLES for cell in paper.cells(table)):
+        by_run.setdefault(cell.runs, []).append(numbers[cell.key])
+    twice = [found for runs, found in by_run.items() if runs and len(found) > 1]
+    assert len(twice) == 6  # F2U and F2A, three overlaps each
+    assert all(len({str(number) for number in found}) == 1 for found in twice)
+
+
+@pytest.mark.parametrize(("budget", "runs"), [("paper", 2 * 69 + 10), ("desk", 69 + 10)])
+def test_runs_without_cinic(budget, runs):
+    """Of tables 1, 2: 16 each; 4: 9 more; 5, 6: 18 more; Figure 4: 10 more; Figure 5: 10."""
+    paper = lifted(NAME, budget)
+    assert len(paper.drafts()) == runs
+    groups = [draft.group for draft in paper.drafts().values()]
+    assert max(map(groups.count, groups)) <= 40
+    assert paper.table_runs("table3") == []
+
+
+def test_settings_are_the_paper_s():
+    paper = lifted(NAME, "paper")
+    methods = {"Backbone": "gan-backbone", "GMAN*": "gman"}
+    for table in ("table1", "table2", "table4", "table5", "table6"):
+        for cell in paper.cells(table):
+            facts, configs = cell.facts, [paper.drafts()[run].config for run in cell.runs]
+            assert [config.hyper["batch"] for config in configs] == [32, 64]
+            for config in configs:
+                assert config.method == methods.get(cell.method, cell.method.lower())
+                assert (config.rounds, config.watch.test_every, config.watch.extractor) == (50000, 25000, "inception")
+                assert config.data["overlap"] == facts.get("overlap", "pooled")
+                assert config.data.get("n", 1) == int(facts.get("clients", 1))
+                assert config.hyper["loss"] == facts.get("loss", "mse")
+                assert config.hyper["spectral"] == (facts.get("sn", "yes") == "yes")
+                if cell.method == "F2A":
+                    assert config.hyper["beta"] == float(facts.get("beta", 0.1))
+                    strength = {"0": 0.0, "3.6": 3.65, None: "learnt"}[facts.get("lambda")]
+                    assert config.hyper.get("strength", "learnt") == strength
+
+
+@pytest.mark.parametrize("budget", ["paper", "desk", "smoke"])
+def test_every_checkpoint_is_watched(budget):
+    paper = lifted(NAME, budget)
+    for table in TABLES:
+        parts = paper.table(table).checkpoints
+        for config in (paper.drafts()[run].config for run in paper.table_runs(table)):
+            assert config.rounds % parts == 0
+            assert config.rounds // parts % config.watch.test_every == 0
+    assert [paper.table(table).checkpoints for table in TABLES] == [2, 2, 6, 2, 2, 2]
+
+
+def test_desk_has_batches_of_32_for_a_tenth_of_the_iterations_and_smoke_a_run_of_each_kind(loaded):
+    desk, smoke = lifted(NAME, "desk"), lifted(NAME, "smoke")
+    images = [draft.config for draft in desk.drafts().values() if draft.config.dataset.startswith("gan-")]
+    assert {(c.rounds, c.hyper["batch"], c.precision, c.watch.extractor) for c in images} == {(5000, 32, "bf16", "cnn")}
+    found = {(draft.config.method, draft.config.dataset) for draft in smoke.drafts().values()}
+    kinds = {"gan-backbone", "md-gan", "gman", "gman-0", "f2u", "f2a"}
+    assert {method for method, _ in found} == kinds
+    assert {dataset for _, dataset in found} == {"gan-digits", "mixture-1d", "mixture-2d"}
+    assert len(smoke.drafts()) <= 11
+    assert set(smoke.figures) == {"fig3-mnist", "fig4", "fig5", "fig6-mnist"}
+
+
+@pytest.mark.parametrize("budget", ["paper", "desk", "smoke"])
+def test_methods_and_datasets_know_every_setting(budget):
+    from fedrepro import data, methods
+
+    for draft in lifted(NAME, budget).drafts().values():
+        assert draft.config.hyper.keys() <= methods.find(draft.config.method).hyper.keys()
+        assert draft.config.data.keys() <= data.parameters(draft.config.dataset).keys()
+
+
+def test_what_is_still_to_be_run_is_said_once_for_each_table_and_figure(loaded):
+    tables, drawn = loaded.spec.tables, loaded.spec.figures
+    assert {t: [r.reason for r in tables[t].not_run].count(TO_DO) for t in TABLES} == dict.fromkeys(TABLES, 1) | {
+        "table3": 0
+    }
+    assert all([r.reason for r in figure.left_out].count(TO_DO) == (not figure.not_run) for figure in drawn.values())
+
+
+def test_a_part_of_a_grid_may_be_left_out_and_is_said():
+    paper = lifted(NAME, "desk")
+    cell = paper.cells("table1")[1]
+    assert cell.runs == ("mnist-md-gan-non-b32",)
+    assert cell.lacks == ("the desk budget has batches of 32 alone",)
+    assert lifted(NAME, "paper").cells("table1")[1].runs == ("mnist-md-gan-non-b32", "mnist-md-gan-non-b64")
+
+
+# What the paper prints
+
+
+def test_claims_are_true_of_the_printed_numbers(loaded):
+    numbers = published(loaded)
+    found = {}
+    for name in ("forgiving", "overlapping", "fixed", "losses"):
+        pairs = [pair for block in loaded.spec.claims[name].pairs for pair in block.cells()]
+        ordered = [printed(numbers, high) > printed(numbers, low) for (high,), (low,) in pairs]
+        found[name] = (sum(ordered), len(ordered))
+    assert found == {"forgiving": (24, 24), "overlapping": (8, 8), "fixed": (4, 4), "losses": (6, 6)}
+
+
+def printed(numbers, cell):
+    """The printed median of a cell: of any table that has it."""
+    wanted = {axis: value for axis, value in cell.items() if axis not in ("dataset", "method", "batch")}
+    keys = (key for key in numbers if (key[1], key[3]) == (cell["dataset"], cell["method"]))
+    (found,) = {numbers[key].mean for key in keys if dict(p.split("=") for p in key[2].split(";")) == wanted}
+    return float(found)
+
+
+# Medians, ranges and rankings, by hand
+
+
+@pytest.fixture
+def made_up(tmp_path):
+    """start(budget) -> the paper in a folder of its own, all to be run, and write(run, {metric: {round: value}})."""
+
+    def start(budget):
+        shutil.copytree(REPO / "papers" / NAME, tmp_path / "papers" / NAME)
+        (tmp_path / "params.yaml").write_text(f"{NAME}:\n  budget: {budget}\n")
+        paper = replace(lifted(NAME, budget), root=tmp_path)
+
+        def write(run, curves, samples=None, status="finished", **metrics):
+            record = made.record(paper, run, [(0, 0)]) | {"paper": NAME, "run": run}
+            for entry in record["seeds"].values():
+                entry |= {"metrics": metrics, "status": status}
+            points = [(metric, *point) for metric, curve in curves.items() for point in curve.items()]
+            text = made.UNWATCHED + "".join(f"0,{round},{metric},{value:.6g}\n" for metric, round, value in points)
+            record["curves"] = made.hashlib.sha256(text.encode()).hexdigest()
+            path = evaluate.record_path(NAME, run, tmp_path)
+            path.parent.mkdir(parents=True)
+            if samples:
+                path.with_name(samples[0]).write_bytes(samples[1])
+                record["samples"] = made.hashlib.sha256(samples[1]).hexdigest()
+            path.write_text(json.dumps(record))
+            path.with_name("curves.csv").write_text(text)
+
+        return paper, write
+
+    return start
+
+
+def only(paper, table, **wanted):
+    """The results of the cells of a table with these facts."""
+    results = join(paper, table, evaluate.collect(paper, table))
+    return [result for result in results if wanted.items() <= result.cell.facts.items()]
+
+
+def distances(metric, first, second, rounds=25000, floor=1.5):
+    floors = {rounds: floor, 2 * rounds: floor}
+    return {metric: {rounds: first, 2 * rounds: second}, f"{metric.partition('_')[0]}_floor": floors}
+
+
+def test_a_cell_is_the_median_and_the_range_over_batches_and_checkpoints(made_up):
+    paper, write = made_up("paper")
+    write("mnist-f2u-non-b32", distances("fid", 20, 30))
+    write("mnist-f2u-non-b64", distances("fid", 24, 40))
+    (found,) = only(paper, "table1", method="F2U", overlap="non")  # published: 22.19 (16.64 - 29.23)
+    assert (found.mean, found.spread, found.n_seeds) == ("27.00", "20.00..40.00", 1)
+    assert str(found) == "27.00 (20.00 – 40.00)"
+    assert str(found.published) == "22.19 (16.64 – 29.23)"
+    assert found.room == (12.48, 36.5375)
+    assert (found.status, found.limit) == ("within", 0)
+    rows = evaluate.text(evaluate.collect(paper, "table1").measures).splitlines()[1:]
+    assert [row.split(",")[5] for row in rows if ",fid," in row] == ["25000", "50000"] * 2
+    # The same runs are a cell of Table 5, too.
+    assert str(only(paper, "table5", loss="mse", sn="yes", overlap="non")[0]) == str(found)
+
+
+@pytest.mark.parametrize(
+    ("median", "status"), [(12.48, "within"), (36.53, "within"), (12.47, "outside"), (36.54, "outside")]
+)
+def test_each_end_of_the_published_range_moves_outwards_by_a_quarter(made_up, median, status):
+    paper, write = made_up("paper")
+    for batch in (32, 64):
+        write(f"mnist-f2u-non-b{batch}", distances("fid", median, median))
+    assert only(paper, "table1", method="F2U", overlap="non")[0].status == status
+
+
+def test_a_checkpoint_that_was_not_watched_is_a_fault_of_the_run(made_up):
+    paper, write = made_up("desk")
+    write("mnist-f2u-non-b32", {FD: {2500: 3.0}, "fd_floor": {2500: 1, 5000: 1}})
+    fault = evaluate.collect(paper, "table1").faults["mnist-f2u-non-b32"]
+    assert "has fd_mnist_cnn at 1 of 2 equal parts of training of seed 0, and all are asked for" in fault
+    assert only(paper, "table1", method="F2U", overlap="non")[0].status == "missing"
+
+
+def test_a_run_that_diverged_is_a_stated_result(made_up):
+    paper, write = made_up("desk")
+    write("mnist-f2u-non-b32", {}, status="diverged")
+    (found,) = only(paper, "table1", method="F2U", overlap="non")
+    assert (str(found), found.status, found.values) == ("diverged", "not-compared", [])
+    assert "Seed 0 diverged in round 5000" in " ".join(layout.sheet(paper.table("table1"), [found]).notes)
+
+
+def test_a_substitute_is_never_compared_and_ranked_within_each_column(made_up):
+    paper, write = made_up("desk")
+    # Published order in `non`: F2A < F2U < MD-GAN < GMAN* < GMAN-0. Here the last two and the first two swap.
+    for method, value in zip(("f2u", "f2a", "md-gan", "gman-0", "gman"), (3.0, 4.0, 5.0, 6.0, 7.0), strict=True):
+        write(f"mnist-{method}-non-b32", distances(FD, value - 1, value + 1, 2500))
+    write("mnist-md-gan-full-b32", distances(FD, 8, 8, 2500))
+    results = join(paper, "table1", evaluate.collect(paper, "table1"))
+    measured = [result for result in results if result.values]
+    assert {result.status for result in measured} == {"not-compared"}
+    sheet = layout.sheet(paper.table("table1"), results)
+    assert "no FID" in sheet.title
+    heads = [column.head for column in sheet.columns]
+    assert heads[-4:] == ["paper (Inception FID, not comparable)", FD, "seeds", "rounds"]
+    first, alone = (
+        line for line in sheet.legend if "Kendall" in line and ":" in line and "paper F" in line or "paper MD" in line
+    )
+    assert first == (
+        "MNIST, overlap non: paper F2A < F2U < MD-GAN < GMAN* < GMAN-0; here F2U < F2A < MD-GAN < GMAN-0 < GMAN*; "
+        "Kendall's tau 0.60, undecided."
+    )
+    assert alone == "MNIST, overlap full: paper MD-GAN; here MD-GAN; Kendall's tau –, undecided."
+    assert "Floor (two samples of real images from each other): 1.50." in sheet.legend
+    assert any("values are never compared" in line for line in sheet.legend)
+    text = tables.csv_text(results)
+    assert "22.19,16.64..29.23,3.00,2.00..4.00,1," in text
+    assert ",not-compared,mnist-f2u-non-b32," in text
+    for draw in (layout.markdown, layout.latex):
+        assert "3.00 (2.00 " in draw(sheet)
+
+
+def test_rows_of_a_column_are_named_by_what_tells_them_apart(made_up):
+    paper, write = made_up("desk")
+    for run, value in (("lambda-0", 9), ("lambda-3-6", 5), ("beta-0-01", 4)):
+        write(f"mnist-f2a-non-{run}-b32", distances(FD, value, value, 2500))
+    write("mnist-f2a-non-b32", distances(FD, 3, 3, 2500))
+    (found,) = rankings.rankings(paper.table("table4"), only(paper, "table4"))
+    weak, strong = "lambda mode learned, beta 0.01", "lambda mode learned, beta 0.1"
+    order = (strong, weak, "lambda mode fixed, lambda 3.6", "lambda mode fixed, lambda 0")
+    assert (found.printed, found.ours, found.tau, found.verdict) == (order, order, 1, "agrees")  # 1 of 24 orders
+
+
+def test_the_rankings_of_a_budget_that_is_not_compared_are_not_said(made_up):
+    paper, write = made_up("smoke")
+    write("mnist-gman-mod-b32", distances("fd_digits_cnn", 3, 4, 2))
+    write("mnist-gman-0-mod-b32", distances("fd_digits_cnn", 4, 5, 2))
+    results = join(paper, "table1", evaluate.collect(paper, "table1"))
+    assert not any("Kendall" in line for line in layout.sheet(paper.table("table1"), results).legend)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=5))
+def test_kendall_s_tau_is_scipy_s(pairs):
+    left, right = zip(*pairs, strict=True)
+    tau, above, below = rankings.kendall(left, right)
+    if len(set(left)) == 1 or len(set(right)) == 1:
+        assert (tau, above, below) == (None, 1, 1)
+        return
+    assert tau == pytest.approx(scipy.stats.kendalltau(left, right).statistic)
+    assert above + below >= 1
+    assert rankings.kendall(left, [-each for each in right])[0] == pytest.approx(-tau)
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_the_share_of_orders_is_scipy_s_exact_p(n):
+    for order in itertools.permutations(range(n)):
+        tau, above, below = rankings.kendall(range(n), order)
+        for share, side in ((above, "greater"), (below, "less")):
+            p = scipy.stats.kendalltau(range(n), order, method="exact", alternative=side).pvalue
+            assert share == pytest.approx(p)
+
+
+@pytest.mark.parametrize(
+    ("order", "verdict"),
+    [
+        ((0, 1, 2, 3, 4), "agrees"),
+        ((0, 1, 2, 4, 3), "agrees"),  # 5 of 120 orders have tau >= 0.8
+        ((1, 0, 2, 4, 3), "undecided"),
+        ((4, 3, 2, 0, 1), "reversed"),
+        ((0, 1, 2, 3), "agrees"),
+        ((0, 1, 3, 2), "undecided"),  # 4 of 24 have tau >= 0.67
+        ((0, 1, 2), "undecided"),  # 1 of 6
+    ],
+)
+def test_a_verdict_needs_an_order_that_is_rare_by_chance(order, verdict):
+    assert rankings.verdict(*rankings.kendall(range(len(order)), order)) == verdict
+
+
+def test_a_printed_spread_is_a_deviation_or_a_range():
+    assert [Published("1", spread, "", "").range for spread in ("", "0.5", "-1.5..2")] == [None, None, (-1.5, 2)]
+
+
+# Figures and claims, by hand
+
+
+def test_figure_4_has_the_median_over_all_batches_and_checkpoints(made_up):
+    paper, write = made_up("paper")
+    write("mnist-f2u-non-n10-b32", distances("fid", 20, 30))
+    write("mnist-f2u-non-n10-b64", distances("fid", 21, 90))
+    (point,) = figures.collect(paper, "fig4").points
+    assert (point.line, point.x, point.metric, point.mean, point.n) == ("F2U", "10", "fid", 25.5, 4)
+    assert point.run == "mnist-f2u-non-n10-b32; mnist-f2u-non-n10-b64"
+    assert point.spread == float(f"{statistics.pstdev([20, 30, 21, 90]):.6g}")
+    (axis,) = plot._figure(paper, "fig4", [point]).axes
+    assert axis.get_ylabel() == "fid, median"
+    assert "Median over the seeds, the ends of 2 equal parts of training and batch" in plot.caption(
+        paper, "fig4", [point]
+    )
+
+
+def test_figure_4_shows_what_stands_in_for_the_fid(made_up):
+    paper, write = made_up("desk")
+    write("mnist-f2u-non-n20-b32", distances(FD, 2, 3, 2500))
+    (point,) = figures.collect(paper, "fig4").points
+    assert (point.metric, point.mean) == (FD, 2.5)
+    assert "which is no FID" in plot.caption(paper, "fig4", [point])
+
+
+def test_figure_3_has_a_line_for_each_overlap(made_up):
+    paper, write = made_up("desk")
+    for overlap in ("non", "mod", "full"):
+        write(f"mnist-f2a-{overlap}-b32", {"lambda": {25: 0.1, 50: 0.2}})
+    points = figures.collect(paper, "fig3-mnist").points
+    lines = [f"F2A, overlap {overlap}, batch 32" for overlap in ("non", "mod", "full")]
+    assert [(p.line, p.x, p.mean) for p in points] == [
+        (line, x, y) for line in lines for x, y in (("25", 0.1), ("50", 0.2))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("curve", "until", "grown"),
+    [
+        ([(1, 0.1), (2, 0.6), (4, 1.1)], None, 1.0),
+        ([(1, 0.1), (2, 0.6), (4, 1.1)], 2, 0.5),
+        ([(1, 0.1), (2, 0.6), (4, 1.1)], 3.9, 0.5),
+        ([(1, 0.1), (2, 1.1), (4, 1.1)], 3, 1.0),
+        ([(1, 0.1), (2, 0.1)], 1, None),
+        ([(1, 0.1)], None, None),
+    ],
+)
+def test_growth_and_the_part_of_it_that_came_early(curve, until, grown):
+    found = quantities.growth(curve, until)
+    assert found == (grown if grown is None else pytest.approx(grown))
+
+
+def test_claims_about_lambda_and_distances_by_hand(made_up):
+    paper, write = made_up("desk")
+    rise = {"non": [0.1, 0.9, 1.0], "full": [0.1, 0.2, 0.3]}
+    for overlap, (first, late, last) in rise.items():
+        curves = {"lambda": {25: first, 3750: late, 5000: last}} | distances(FD, 4, 6, 2500)
+        write(f"mnist-f2a-{overlap}-b32", curves)
+    write("mnist-md-gan-non-b32", distances(FD, 8, 8, 2500))
+    evidence = claims.weigh(paper, quantities.collect(paper).readings)
+    found = {(row.claim, row.high, row.low): row for row in evidence}
+    assert found["rise", "mnist-f2a-non-b32", "mnist-f2a-full-b32"].difference == 0.7
+    alone = found["saturation", "mnist-f2a-non-b32", ""]
+    assert (alone.difference, alone.n) == (0.888889, 1)
+    assert found["forgiving", "mnist-md-gan-non-b32", "mnist-f2a-non-b32"].difference == 3  # 8 less the median of 4, 6
+    assert {row.verdict for row in evidence} == {"undecided"}  # one seed
+    legend = claims.sheet(paper, [], evidence).legend
+    assert claims.LEVELLED in legend
+    assert any(line.startswith("fid: Fréchet distance") for line in legend)
+
+
+def test_a_claim_of_a_level_holds_or_fails_by_its_interval(made_up):
+    paper, _ = made_up("desk")
+    values = {"mixture-1d-f2u": [3, 3], "mixture-1d-f2a": [2, 1], "mixture-2d-f2u": [3, 2]}
+    readings = [
+        quantities.Reading("modes", run, seed, value, False, "desk", "")
+        for run, both in values.items()
+        for seed, value in enumerate(both)
+    ]
+    found = {row.high: row.verdict for row in claims.weigh(paper, readings) if row.claim == "modes"}
+    assert found == {
+        "mixture-1d-f2u": "holds", "mixture-1d-f2a": "fails", "mixture-2d-f2u": "undecided",
+        "mixture-2d-f2a": "undecided",
+    }  # fmt: skip
+
+
+# Galleries
+
+CLOUD = "who,x1,x2\ngenerator,0,3\ngenerator,99,0\n" + "".join(
+    f"client{k},{k},{k}\nclient{k},{-k},{k}\n" for k in (1, 2, 3)
+)
+LINE = "who,x1\ngenerator,0.5\ngenerator,0.7\nclient1,-4\nclient2,0\nclient3,4\n"
+EMPTY = "who,x1\nclient1,-4\nclient2,0\nclient3,4\n"
+
+
+def sheet(value):
+    out = io.BytesIO()
+    Image.fromarray(np.full((20, 20), value, np.uint8)).save(out, format="PNG")
+    return out.getvalue()
+
+
+def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside(made_up):
+    paper, write = made_up("desk")
+    write("mixture-1d-md-gan", {}, samples=("samples.csv", EMPTY.encode()), status="diverged")
+    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()))
+    write("mixture-2d-f2u", {}, samples=("samples.csv", CLOUD.encode()))
+    found = figures.collect(paper, "fig5")
+    assert [(p.row, p.column, p.run, p.diverged) for p in found.points] == [
+        ("1D", "MD-GAN", "mixture-1d-md-gan", 1), ("1D", "F2U", "mixture-1d-f2u", 0), ("2D", "F2U", "mixture-2d-f2u", 0)
+    ]  # fmt: skip
+    assert len(found.faults) == 7  # the other runs
+    drawn = panels.figure(paper, "fig5", found.points)
+    (empty, line), (blank, plane) = np.array(drawn.axes).reshape(2, 2)
+    assert (empty.get_title(), line.get_title(), empty.get_ylabel(), blank.get_ylabel()) == (
+        "MD-GAN",
+        "F2U",
+        "1D",
+        "2D",
+    )
+    assert (len(empty.patches), len(line.patches)) == (3 * panels.BINS, 3 * panels.BINS + 1)
+    assert (len(blank.collections), len(plane.collections)) == (0, 4)
+    assert [text.get_text() for text in plane.texts] == ["1 of 2 outside"]
+    assert plane.get_xlim() == (-5, 5)
+    assert "1D, MD-GAN" not in panels.caption(paper, "fig5", found.points)
+    assert "MD-GAN, 1D: 1 diverged" in panels.caption(paper, "fig5", found.points)
+
+
+def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):
+    paper, write = made_up("desk")
+    for method, value in (("md-gan", 10), ("f2a", 200)):
+        write(f"mnist-{method}-full-b32", {}, samples=("samples.png", sheet(value)))
+    found = figures.collect(paper, "fig6-mnist").points
+    assert [(p.row, p.column) for p in found] == [("full × 32", "MD-GAN"), ("full × 32", "F2A")]
+    drawn = panels.figure(paper, "fig6-mnist", found)
+    assert [np.unique(axis.images[0].get_array()).tolist() for axis in drawn.axes] == [[10], [200]]
+    first, again = (plot.picture(paper, "fig6-mnist", found, "png") for _ in range(2))
+    assert first == again
+    path = figures.path(NAME, "fig6-mnist", paper.root)
+    path.parent.mkdir(parents=True)
+    path.write_text(figures.text(found))
+    with pytest.raises(FedreproError, match="lacks run"):
+        figures.stored(paper, "fig6-mnist")
+    assert figures.gallery.parse(path.read_text()) == found
+
+
+def test_samples_that_are_not_those_of_their_record_are_a_fault(made_up):
+    paper, write = made_up("desk")
+    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()))
+    write("mixture-1d-f2a", {}, samples=("samples.csv", LINE.encode()))
+    found = figures.collect(paper, "fig5").points
+    path = evaluate.record_path(NAME, "mixture-1d-f2u", paper.root).with_name("samples.csv")
+    path.write_text(CLOUD)
+    with pytest.raises(FedreproError, match=r"samples\.csv is not what the figure was made of: run `dvc repro"):
+        panels.figure(paper, "fig5", found)
+    faults = figures.collect(paper, "fig5").faults
+    assert "does not belong to the record beside it: run `dvc repro" in faults["mixture-1d-f2u"]
+    path.unlink()
+    assert "cannot be read" in figures.collect(paper, "fig5").faults["mixture-1d-f2u"]
+
+
+# Mistakes
+
+CELLS = "[[tables.t1.cells]]"
+BUDGET = "[budgets.smoke]"
+CLAIM = """
+[claims.c]
+statement = "s"
+place = "p"
+quantity = { kind = "rounds" }
+margin = 0
+pairs = [{ high = { dataset = "Toys", type = "none", method = "Plain" }, pick = { low = "smallest" } }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (CELLS, 'grid = { type = ["none"] }\n' + CELLS, r"tables\.t1: a `grid` has several runs behind a cell: reduce"),
+        ('"final"', '"median2"\ngrid = { type = ["none"] }', r"axis 'type' is in `grid` and again in `cells`"),
+        ('"final"', '"median2"\ngrid = { tip = ["none"] }', r"tables\.t1: grid: unknown axis 'tip'"),
+        ('"final"', '"median"', r"unknown reduction 'median'"),
+        (CELLS, 'ranked = ["tip"]\n' + CELLS, r"tables\.t1: ranked: unknown axis 'tip'"),
+        (BUDGET, '[[reads]]\nwhen = { metric = "x" }\nmetric = "y"\n' + BUDGET, r"reads: unknown metric 'x'"),
+        (BUDGET, '[[reads]]\nmetric = "y_{type}"\n' + BUDGET, r"has an axis in braces, which only a table's own may"),
+        (BUDGET, CLAIM + BUDGET, r"claims\.c: `pick` chooses a low, and there is none"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_spec_is_one_sentence_with_its_place(tmp_path, old, new, said):
+    with pytest.raises(UsageError, match=said):
+        made.paper(tmp_path, spec=made.SPEC.replace(old, new, 1))
