@@ -21,7 +21,7 @@ HEADER = "# Written by `fedrepro plan` from papers/*/paper.toml and params.yaml:
 KEPT = {"cache": False, "persist": True}  # in git, and there while its stage runs: a record keeps the seeds it has
 SHOWN = {"cache": False}  # in git, made anew
 # Modules of data behind a sheet.
-SYNTHESIS = ("augment", "clients", "domains", "fedgma", "palettes", "partition", "pictures", "plain", "rotated")
+SYNTHESIS = ("augment", "clients", "domains", "fedgma", "gans", "palettes", "partition", "pictures", "plain", "rotated")
 SYNTHESIS += ("sheet", "synth")
 
 

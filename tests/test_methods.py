@@ -166,13 +166,13 @@ def test_a_plugin_is_trained(plugin):
 
 CORE = {
     f"fedrepro/{name}.py"
-    for name in ("config", "lift", "nets", "optim", "scoring", "streams", "train", "trees", "types")
+    for name in ("config", "judges", "lift", "nets", "optim", "scoring", "streams", "train", "trees", "types")
 }
 DATA = {
     f"fedrepro/data/{name}.py"
     for name in (
-        *("__init__", "augment", "clients", "domains", "draws", "fedgma", "femnist", "images", "palettes", "partition"),
-        *("pictures", "plain", "rotated", "sources", "synth"),
+        *("__init__", "augment", "clients", "domains", "draws", "fedgma", "femnist", "gans", "images", "palettes"),
+        *("partition", "pictures", "plain", "rotated", "sources", "synth"),
     )
 }
 FAMILY = [f"methods/{name}" for name in ("federated", "local", "networks", "options", "parts", "penalties")]
