@@ -14,6 +14,8 @@ each repetition), how many times as fast fedrepro is (the median over repetition
 
 from __future__ import annotations
 
+import fedrepro  # isort: skip  # noqa: F401  (before torch: it says how long torch's threads spin)
+
 import argparse
 import copy
 import json
