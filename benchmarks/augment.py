@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate, islice
 
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms import RandomRotation
 
-from fedrepro import lift, methods, trees
+from fedrepro import bench, lift, methods, trees
 from fedrepro.config import RunConfig
 from fedrepro.data import Federation, load
 from fedrepro.scoring import in_parts, score
@@ -50,18 +49,9 @@ def main() -> None:
     lift.keep_freed_memory()
     data = load("rotated-mnist", 0, {"augmentation": "rotation", "degrees": DEGREES})
     images = chosen.steps * BATCH * len(data.sizes)
-    speeds: dict[str, list[float]] = {}
-    predicts: dict[str, Predict] = {}
-    for _ in range(chosen.repeats):
-        running = {name: make(data, chosen) for name, make in CONTESTANTS.items()}
-        times: dict[str, list[float]] = {name: [] for name in running}
-        for _ in range(chosen.rounds):
-            for name, rounds in running.items():
-                began = time.perf_counter()
-                predicts[name] = next(rounds)
-                times[name].append(time.perf_counter() - began)
-        for name, each in times.items():
-            speeds.setdefault(name, []).append(round(images / statistics.median(each)))
+    makers = {name: lambda repeat, make=make: make(data, chosen) for name, make in CONTESTANTS.items()}
+    seconds, predicts = bench.turns(makers, chosen.repeats, chosen.rounds)
+    speeds = {name: [round(images / each) for each in own] for name, own in seconds.items()}
     for name, each in speeds.items():
         ratios = [own / other for other, own in zip(each, speeds["fedrepro"], strict=True)]
         line = {"contestant": name, "images_per_s": each, "fedrepro_is_faster": round(statistics.median(ratios), 2)}

@@ -20,7 +20,6 @@ import argparse
 import copy
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator
 
 import torch
@@ -30,7 +29,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torchvision.datasets import MNIST
 from torchvision.transforms import ToTensor
 
-from fedrepro import lift, optim
+from fedrepro import bench, lift, optim
 from fedrepro.config import RunConfig
 from fedrepro.convnets import cnn
 from fedrepro.data import Federation, load, sources
@@ -50,18 +49,8 @@ def main() -> None:
     chosen = parser.parse_args()
     lift.keep_freed_memory()
     data = load("mnist", 0, {"partition": "shards"})
-    seconds: dict[str, list[float]] = {}
-    accuracy: dict[str, float] = {}
-    for _ in range(chosen.repeats):
-        running = {name: make(data, chosen) for name, make in CONTESTANTS.items()}
-        times: dict[str, list[float]] = {name: [] for name in running}
-        for _ in range(chosen.rounds):
-            for name, rounds in running.items():
-                began = time.perf_counter()
-                accuracy[name] = next(rounds)
-                times[name].append(time.perf_counter() - began)
-        for name, each in times.items():
-            seconds.setdefault(name, []).append(statistics.median(each))
+    makers = {name: lambda repeat, make=make: make(data, chosen) for name, make in CONTESTANTS.items()}
+    seconds, accuracy = bench.turns(makers, chosen.repeats, chosen.rounds)
     for name, each in seconds.items():
         ratios = [loop / own for loop, own in zip(each, seconds["fedrepro"], strict=True)]
         line = {"contestant": name, "round_s": each, "fedrepro_is_faster": round(statistics.median(ratios), 2)}

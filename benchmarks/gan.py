@@ -18,14 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from fedrepro import lift, methods, trees
+from fedrepro import bench, lift, methods, trees
 from fedrepro.data.draws import Feeder
 from fedrepro.lift import over_seeds
 from fedrepro.streams import torch_stream
@@ -43,20 +42,17 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     chosen = parser.parse_args()
     lift.keep_freed_memory()
-    times: dict[str, list[float]] = {}
-    for repeat in range(chosen.repeats):
-        running = {name: make(chosen.critics, chosen.batch, repeat) for name, make in CONTESTANTS.items()}
-        each: dict[str, list[float]] = {name: [] for name in running}
-        for _ in range(chosen.iterations):
-            for name, iterations in running.items():
-                began = time.perf_counter()
-                next(iterations)
-                each[name].append(time.perf_counter() - began)
-        for name, own in each.items():
-            times.setdefault(name, []).append(statistics.median(own) * 1000)
+    makers = {
+        name: lambda repeat, make=make: make(chosen.critics, chosen.batch, repeat) for name, make in CONTESTANTS.items()
+    }
+    times, _ = bench.turns(makers, chosen.repeats, chosen.iterations)
     for name, own in times.items():
         ratio = statistics.median(loop / mine for loop, mine in zip(times["loop"], own, strict=True))
-        line = {"contestant": name, "iteration_ms": [round(ms, 1) for ms in own], "times_as_fast": round(ratio, 2)}
+        line = {
+            "contestant": name,
+            "iteration_ms": [round(1000 * each, 1) for each in own],
+            "times_as_fast": round(ratio, 2),
+        }
         print(json.dumps(line | {"threads": torch.get_num_threads()}), flush=True)
 
 

@@ -6,8 +6,9 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,8 @@ from fedrepro.types import Draw, State, Task
 
 NEVER = 10**9  # a round that no benchmark reaches
 LR, EPS = 2.5e-4, 1e-7
+
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,28 @@ def timed(entered: list[Contestant], repeats: int, device: torch.device) -> list
             place = (repeat + turn) % len(entered)
             times[place].append(stopwatch(entered[place], device))
     return times
+
+
+def turns(
+    contestants: dict[str, Callable[[int], Iterator[Shown]]], repeats: int, rounds: int
+) -> tuple[dict[str, list[float]], dict[str, Shown]]:
+    """Iterators that play a round whenever they are asked, in turn; `contestants` make them for a repetition's number.
+
+    Returns by name the median seconds of a round in each repetition, and what the last round gave.
+    """
+    medians: dict[str, list[float]] = {name: [] for name in contestants}
+    shown: dict[str, Shown] = {}
+    for repeat in range(repeats):
+        running = {name: make(repeat) for name, make in contestants.items()}
+        times: dict[str, list[float]] = {name: [] for name in running}
+        for _ in range(rounds):
+            for name, played in running.items():
+                began = time.perf_counter()
+                shown[name] = next(played)
+                times[name].append(time.perf_counter() - began)
+        for name, own in times.items():
+            medians[name].append(statistics.median(own))
+    return medians, shown
 
 
 def stopwatch(contestant: Contestant, device: torch.device) -> float:

@@ -167,9 +167,7 @@ class Cnn(nn.Module):
 
 def fingerprint(source: str) -> str:
     """sha256 of what a source's files are pinned to be, as runs' records have it."""
-    row = sources.SOURCES[source]
-    files = {file.path: file.sha256 for file in sources.listed(sources.files_of(row, sources.folder()))}
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    return sources.fingerprint(sources.digests(sources.SOURCES[source]))
 
 
 def _cnn(source: str) -> Found:

@@ -35,7 +35,7 @@ def pooled(x: Tensor, weight: Tensor, bias: Tensor, batch: int) -> tuple[Tensor,
     (0 to 3 in reading order, the first of equals) each one is, 4 where ReLU lets nothing through: uint8.
     """
     clients, _, height, length = x.shape
-    h = x.new_empty(clients, weight.shape[1], height // 2 - 2, length // 2 - 2 * batch)
+    h = torch.empty(clients, weight.shape[1], height // 2 - 2, length // 2 - 2 * batch)
     which = torch.empty(h.shape, dtype=torch.uint8)
     _share_out(_pooled, batch, x, weight, bias, h, which)
     return h, which

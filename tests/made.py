@@ -92,6 +92,15 @@ ACCURACIES = {  # run -> per seed (train, test), all within tolerance
 }
 
 
+def bare(spec: str) -> Path:
+    """Write a paper "toy" of that spec, without anything published, into the working folder; returns its folder."""
+    folder = Path("papers/toy")
+    folder.mkdir(parents=True)
+    (folder / "paper.toml").write_text(spec)
+    Path("params.yaml").write_text("toy:\n  budget: paper\n")
+    return folder
+
+
 def paper(root: Path, spec: str = SPEC, published: str = PUBLISHED, budget: str = "paper") -> Path:
     """Write the toy paper under `root`, its pilots included where the spec is as it stands; returns the root."""
     folder = root / "papers" / NAME

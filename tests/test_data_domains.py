@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
+from federations import clients, labels_in, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -20,7 +21,6 @@ from torchvision.transforms.v2.functional import resize, rotate
 from fedrepro import data
 from fedrepro.data import augment, domains, manifests, pictures, sheet, sources
 from fedrepro.data.draws import Feeder
-from fedrepro.errors import UsageError
 from fedrepro.streams import torch_stream
 from fedrepro.types import Draw
 
@@ -37,26 +37,8 @@ def numbered(rows: int, test: int) -> sources.Raw:
     return sources.Raw(x[:rows], y[:rows], x[rows:], y[rows:], classes=10)
 
 
-def clients(federation: data.Federation) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    sizes = federation.sizes
-    return list(zip(federation.x.split(sizes), federation.y.split(sizes), strict=True))
-
-
 def keys(x: torch.Tensor) -> list[bytes]:
     return [image.tobytes() for image in x.numpy()]
-
-
-def labels_in(facts: dict) -> dict[int, int]:
-    return {int(label): int(count) for label, count in (each.split(": ") for each in facts["labels"].split(", "))}
-
-
-def refusal(call, *mentions: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        call()
-    message = str(caught.value)
-    assert message.endswith((".", "?"))
-    assert "\n" not in message
-    assert [mention for mention in mentions if mention not in message] == []
 
 
 # Rotated MNIST

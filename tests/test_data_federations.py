@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from federations import clients, labels_in
 from scipy import ndimage
 from scipy.stats import norm
 from torchvision.transforms.v2 import InterpolationMode
@@ -33,15 +34,6 @@ def numbered(rows: int = 1200, test: int = 300, shape: tuple[int, ...] = (28, 28
         return torch.from_numpy(draws.choice(np.array([0, 255], np.uint8), (count, *shape)))
 
     return sources.Raw(images(rows), torch.arange(rows) % 10, images(test), torch.arange(test) % 10, classes=10)
-
-
-def labels_in(facts: dict) -> dict[int, int]:
-    return {int(label): int(count) for label, count in (each.split(": ") for each in facts["labels"].split(", "))}
-
-
-def clients(federation: data.Federation) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    sizes = federation.sizes
-    return list(zip(federation.x.split(sizes), federation.y.split(sizes), strict=True))
 
 
 def colours(hexes: str) -> np.ndarray:

@@ -13,6 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
+from federations import labels_in, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -21,7 +22,6 @@ from scipy.stats import kstest
 from fedrepro import data
 from fedrepro.data import gans, manifests, sheet, sources
 from fedrepro.data.draws import Feeder
-from fedrepro.errors import UsageError
 from fedrepro.nets import pixels
 from fedrepro.types import Draw
 
@@ -55,19 +55,6 @@ def rows_of(federation: data.Federation) -> list[list[int]]:
     """For each client, the numbers of its images."""
     first = np.ascontiguousarray(federation.x.numpy().reshape(len(federation.x), -1)[:, :4])
     return [own.tolist() for own in torch.from_numpy(first.view(np.uint32)[:, 0].astype(int)).split(federation.sizes)]
-
-
-def labels_in(facts: dict) -> dict[int, int]:
-    return {int(label): int(count) for label, count in (each.split(": ") for each in facts["labels"].split(", "))}
-
-
-def refusal(call, *mentions: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        call()
-    message = str(caught.value)
-    assert message.endswith((".", "?"))
-    assert "\n" not in message
-    assert [mention for mention in mentions if mention not in message] == []
 
 
 # classes by client

@@ -18,12 +18,12 @@ import pyarrow.parquet
 import pytest
 import torch
 import torchvision
+from federations import refusal
 from PIL import Image
 from torch.nn.functional import interpolate
 
 from fedrepro import data, files
 from fedrepro.data import images, manifests, sources
-from fedrepro.errors import UsageError
 
 REPOSITORY = Path(__file__).parents[1]
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
@@ -78,18 +78,6 @@ def lent(toy, tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(root))
     monkeypatch.setattr(torchvision.datasets, "MNIST", lambda *args, **kwargs: pytest.fail("downloads"))
     return root
-
-
-def refusal(call, *mentions: str) -> str:
-    """The one sentence with which a call refuses."""
-    with pytest.raises(UsageError) as caught:
-        call()
-    message = str(caught.value)
-    assert caught.value.exit_code == 2
-    assert "\n" not in message
-    assert message.endswith((".", "?"))
-    assert [mention for mention in mentions if mention not in message] == []
-    return message
 
 
 def load_toy():

@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import made
 import numpy as np
 import pytest
 
@@ -52,11 +53,7 @@ method = ["Game", "Plain"]
 def toy(tmp_path, monkeypatch):
     """The paper "toy", in the working folder; returns its pilots.json, which is not there yet."""
     monkeypatch.chdir(tmp_path)
-    folder = Path("papers/toy")
-    folder.mkdir(parents=True)
-    (folder / "paper.toml").write_text(SPEC)
-    Path("params.yaml").write_text("toy:\n  budget: paper\n")
-    return folder / "pilots.json"
+    return made.bare(SPEC) / "pilots.json"
 
 
 def settings(**changes):

@@ -5,6 +5,7 @@ import json
 import math
 from pathlib import Path
 
+import made
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,11 +73,7 @@ POINTS = Path("runs/toy/searches/digits-plain")
 def toy(tmp_path, monkeypatch):
     """The paper "toy", in the working folder; returns its searches.json, which is not there yet."""
     monkeypatch.chdir(tmp_path)
-    folder = Path("papers/toy")
-    folder.mkdir(parents=True)
-    (folder / "paper.toml").write_text(SPEC)
-    Path("params.yaml").write_text("toy:\n  budget: paper\n")
-    return folder / "searches.json"
+    return made.bare(SPEC) / "searches.json"
 
 
 class Log:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -204,14 +202,14 @@ def describe(dataset: str) -> dict:
     A source without pins is described by the files that are found, which are read; UsageError where there are none.
     """
     source = sources.SOURCES[_row(dataset).source]
-    files = {file.path: file.sha256 for file in sources.listed(sources.files_of(source, sources.folder()))}
+    files = sources.digests(source)
     return {
         "dataset": dataset,
         "source": source.name,
         "substitute": source.substitute,
         "licence": source.licence,
         "files": files,
-        "fingerprint": hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest(),
+        "fingerprint": sources.fingerprint(files),
     }
 
 

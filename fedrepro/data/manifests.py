@@ -79,7 +79,6 @@ def _where(source: Source) -> str:
 
 
 def _manifest(source: Source, raw: Raw) -> dict:
-    held = sources.listed(sources.files_of(source, sources.folder()))
     unpinned = {} if source.pinned else {"checksums": "not pinned: those of the files that were found"}
     return {
         "source": source.name,
@@ -91,7 +90,7 @@ def _manifest(source: Source, raw: Raw) -> dict:
         "test": _counted(raw.test_x, raw.test_y, raw.classes),
         **({"domains": _per_domain(raw)} if raw.domains else {}),
         **unpinned,
-        "files": {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in held},
+        "files": {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in sources.held(source)},
     }
 
 

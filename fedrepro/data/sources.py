@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import socket
 import tempfile
@@ -166,6 +167,21 @@ def files_of(source: Source, root: Path) -> tuple[File, ...]:
         return tuple(_seen(root, path, stat.st_size, stat.st_mtime_ns) for path, stat in seen)
     except OSError as error:
         raise UsageError(f"{source.name} cannot be read ({error}): {_elsewhere(source)}.") from error
+
+
+def held(source: Source) -> tuple[File, ...]:
+    """The source's files in the folder in use, as records list them; UsageError where there are none."""
+    return listed(files_of(source, folder()))
+
+
+def digests(source: Source) -> dict[str, str]:
+    """path -> sha256 of what `held` lists."""
+    return {file.path: file.sha256 for file in held(source)}
+
+
+def fingerprint(digests: dict[str, str]) -> str:
+    """sha256 of a source's digests, which stands for them."""
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
 def listed(files: tuple[File, ...]) -> tuple[File, ...]:
