@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedrepro import claims, evaluate, figures, quantities, summary, tables
 from fedrepro.errors import OutsideTolerance
-from fedrepro.files import write_json, write_text
+from fedrepro.files import write_json
 from fedrepro.layout import STYLES
 from fedrepro.results import STATUSES, Result, join
 from fedrepro.schema import Gallery, Remark, Table
@@ -56,9 +56,8 @@ def run(root: str | Path = ".") -> Report:
             report.problems.extend(problems)
     report.problems[:] = dict.fromkeys(report.problems)  # a run may be missing in several places
     write_json(root / "reports" / "check.json", _summary(report))
-    written = summary.texts(papers, report.results, report.claims)
-    for path, text in zip(summary.paths([paper.name for paper in papers], root), written, strict=True):
-        write_text(path, text)
+    fates = [summary.Fate(each.cell.paper, each.cell.table, each.status, each.reason) for each in report.results]
+    summary.write(papers, fates, report.claims, root)
     return report
 
 

@@ -29,7 +29,9 @@ app.add_typer(data, name="data")
 app.add_typer(show, name="show")
 
 Method = Annotated[str | None, typer.Option(help="A method: `fedrepro show methods` lists them.")]
-Dataset = Annotated[str | None, typer.Option(help="Another dataset than the method's: `fedrepro data list` lists them.")]
+Dataset = Annotated[
+    str | None, typer.Option(help="A dataset, in place of the method's own: `fedrepro data list` lists them.")
+]
 Paper = Annotated[str | None, typer.Option(help="A paper: `fedrepro show papers` lists them.")]
 Run = Annotated[str | None, typer.Option(help="A planned run of the paper: `fedrepro show runs` lists them.")]
 Table = Annotated[str | None, typer.Option(help="A table of the paper: `fedrepro show tables` lists them.")]
@@ -56,7 +58,7 @@ DataSets = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto is cuda where there is one.")]
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16, of the products in training.")]
-Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A folder for the record, not its usual one.")]
+Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A folder of its own for the record.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]
 

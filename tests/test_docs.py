@@ -11,11 +11,11 @@ import sys
 import types
 
 import commands
-import pages
+import printed
 import pytest
 import torch
 import yaml
-from pages import PAGES, ROOT
+from printed import PAGES, ROOT
 
 import fedrepro.data
 from fedrepro import lineage, methods, summary
@@ -35,7 +35,6 @@ ONLY_PARSED = {
     "fedrepro report": "renders all papers; run in a small project below",
     "fedrepro check": "renders all papers; run in a small project below, and by CI on the committed results",
     "fedrepro doctor": "reads all records and looks for a GPU; tests/test_doctor.py runs it",
-    "fedrepro bench --quick": "measures; tests/test_bench.py runs it",
     "fedrepro data fetch mnist": "needs the network",
     "fedrepro train --method fedgma": "needs MNIST",
     "fedrepro train --method fedavg --dataset cifar10 --device cuda --precision bf16": "needs a GPU and CIFAR-10",
@@ -55,25 +54,25 @@ COPIED = ("papers", "params.yaml", "runs", "reports", "examples")
 
 
 def lines(page):
-    return [line for fence in pages.fences(page) for line in fence.commands]
+    return [line for fence in printed.fences(page) for line in fence.commands]
 
 
 def only_parsed(page):
-    return [line for line in lines(page) if line in ONLY_PARSED and pages.name(page) not in OWN]
+    return [line for line in lines(page) if line in ONLY_PARSED and printed.name(page) not in OWN]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=pages.name)
+@pytest.mark.parametrize("page", PAGES, ids=printed.name)
 def test_fences_say_what_they_hold_and_commands_stand_where_they_are_found(page):
-    for fence in pages.fences(page):
-        assert fence.language in pages.LANGUAGES
+    for fence in printed.fences(page):
+        assert fence.language in printed.LANGUAGES
         for line in fence.text.splitlines() if fence.language != "sh" else ():
-            assert line.split(" ")[0] not in pages.TYPED or fence.language in ("python", "toml"), line
+            assert line.split(" ")[0] not in printed.TYPED or fence.language in ("python", "toml"), line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=pages.name)
+@pytest.mark.parametrize("page", PAGES, ids=printed.name)
 def test_what_is_only_named_exists(page, plugins):
-    for command in (*pages.inline(page), *only_parsed(page)):
-        pages.parse(command)
+    for command in (*printed.inline(page), *only_parsed(page)):
+        printed.parse(command)
 
 
 def test_the_list_of_what_is_only_parsed_has_nothing_else():
@@ -99,13 +98,13 @@ def reader(tmp_path, monkeypatch):
     """reader(page): what a reader does who types all of a page's commands, one after another."""
     monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
     monkeypatch.setattr(fedrepro.data, "__path__", [*fedrepro.data.__path__, str(tmp_path / "fedrepro/data")])
-    known, loaded = dict(DATASETS), set(sys.modules)
+    known = dict(DATASETS)
     monkeypatch.chdir(tmp_path)
 
     def follow(page):
-        if pages.name(page) not in OWN:
+        if printed.name(page) not in OWN:
             copy(tmp_path)
-        for fence in pages.fences(page):
+        for fence in printed.fences(page):
             if fence.file:
                 shown(fence, tmp_path)
             elif fence.text.startswith("Dataset("):
@@ -117,9 +116,9 @@ def reader(tmp_path, monkeypatch):
     yield follow
     DATASETS.clear()
     DATASETS.update(known)
-    for module in set(sys.modules) - loaded:
-        if module.startswith("fedrepro.data.") or module in ("fedavgm",):
-            del sys.modules[module]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
     forget()
 
 
@@ -183,14 +182,16 @@ def forget():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if set(lines(page)) - set(only_parsed(page))], ids=pages.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if set(lines(page)) - set(only_parsed(page))], ids=printed.name
+)
 def test_the_commands_of_a_page_work_as_printed(page, reader, tmp_path):
     reader(page)
-    assert [file for file in LEFT.get(pages.name(page), ()) if not (tmp_path / file).exists()] == []
+    assert [file for file in LEFT.get(printed.name(page), ()) if not (tmp_path / file).exists()] == []
 
 
 def test_the_median_of_the_page_is_a_median():
-    (text,) = (f.text for f in pages.fences(ROOT / "docs/add-a-method.md") if f.text.startswith("import torch"))
+    (text,) = (f.text for f in printed.fences(ROOT / "docs/add-a-method.md") if f.text.startswith("import torch"))
     names = {}
     exec(text, names)
     delta = {"w": torch.tensor([[1.0, -5.0], [2.0, 0.0], [90.0, 7.0], [3.0, 1.0]])}
@@ -209,9 +210,9 @@ def slugs(text):
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in re.findall(r"^#+ (.*)", text, re.M)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=pages.name)
+@pytest.mark.parametrize("page", PAGES, ids=printed.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", pages.prose(page)):
+    for target in re.findall(r"\]\(([^)\s]+)\)", printed.prose(page)):
         if not target.startswith("https://"):
             path, _, anchor = target.partition("#")
             there = (page.parent / path) if path else page
@@ -220,12 +221,12 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_readme_leads_to_every_page():
-    readme, protocols = (pages.prose(ROOT / each) for each in ("README.md", "docs/protocols.md"))
+    readme, protocols = (printed.prose(ROOT / each) for each in ("README.md", "docs/protocols.md"))
     for page in (ROOT / "docs").glob("*.md"):
-        assert f"({pages.name(page)})" in readme or f"({page.name})" in protocols, page
+        assert f"({printed.name(page)})" in readme or f"({page.name})" in protocols, page
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/what-reproduces.md"], ids=pages.name)
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/what-reproduces.md"], ids=printed.name)
 def test_the_summaries_shown_are_the_committed_ones(page):
     blocks = dict(re.findall(r"<!-- ([\w-]+):begin -->\n(.*?)<!-- \1:end -->", page.read_text(), re.S))
     names = ["papers", *(papers(ROOT) if page.parent != ROOT else [])]

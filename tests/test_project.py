@@ -227,6 +227,8 @@ def test_the_workflow_does_the_same_and_then_checks_the_results():
         (".venv/bin/python", True),
         (".fedrepro/state/x/1.json", True),
         ("build/smoke/dvc.yaml", True),
+        ("examples/fedavgm/build/lib/fedavgm.py", True),
+        ("examples/fedavgm/fedavgm.py", False),
         ("data/cache/MNIST/raw/x", True),
         (".dvc/tmp/lock", True),
         (".dvc/cache/files", True),

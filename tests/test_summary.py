@@ -73,7 +73,8 @@ def test_check_writes_what_reproduces(checked):
 
 def test_a_paper_without_numbers_says_so(checked):
     loaded = made.load_paper(made.NAME, checked)
-    _, own = summary.texts([loaded], [], {made.NAME: {"c1": "undecided"}})
+    summary.write([loaded], [], {made.NAME: {"c1": "undecided"}}, checked)
+    own = summary.paths([made.NAME], checked)[1].read_text()
     assert own.startswith("The paper prints no numbers that could be compared.\n\n| claim | verdict   |")
 
 
