@@ -63,12 +63,14 @@ lock: setup ## renew requirements.lock after a change of pyproject.toml (needs t
 	  --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-readme: ## copy the rendered tables into README.md
-	for table in table1 table2; do \
-	  sed -E -i.old -e "/<!-- $$table:begin -->/,/<!-- $$table:end -->/{//!d;}" \
-	    -e "/<!-- $$table:begin -->/r reports/tables/flgames-2022/$$table.md" README.md; \
+# A page has a rendered file between <!-- NAME:begin --> and <!-- NAME:end -->.
+readme: ## copy the rendered tables and summaries into README.md and docs/
+	for file in reports/tables/flgames-2022/table[12].md reports/summary/*.md; do \
+	  name=$$(basename "$$file" .md); \
+	  sed -E -i.old -e "/<!-- $$name:begin -->/,/<!-- $$name:end -->/{//!d;}" \
+	    -e "/<!-- $$name:begin -->/r $$file" README.md docs/what-reproduces.md; \
 	done
-	rm README.md.old
+	rm README.md.old docs/what-reproduces.md.old
 
 clean: ## remove what is cheap to make again (not .venv, checkpoints, data, results)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fedrepro import claims, evaluate, figures, quantities, tables
+from fedrepro import claims, evaluate, figures, quantities, summary, tables
 from fedrepro.errors import OutsideTolerance
 from fedrepro.files import write_json
 from fedrepro.layout import STYLES
@@ -38,13 +38,13 @@ class Report:
 
 
 def run(root: str | Path = ".") -> Report:
-    """Check tables, figures and claims of every paper from the records and write reports/check.json.
+    """Check tables, figures and claims of every paper from the records; write reports/check.json and reports/summary.
 
     `Report.enforce` raises.
     """
-    root = Path(root)
+    root, papers = Path(root), load_papers(root)
     report = Report([], {}, [])
-    for paper in load_papers(root):
+    for paper in papers:
         for table in paper.spec.tables:
             results, problems = _table(paper, table)
             report.results.extend(results)
@@ -56,6 +56,8 @@ def run(root: str | Path = ".") -> Report:
             report.problems.extend(problems)
     report.problems[:] = dict.fromkeys(report.problems)  # a run may be missing in several places
     write_json(root / "reports" / "check.json", _summary(report))
+    fates = [summary.Fate(each.cell.paper, each.cell.table, each.status, each.reason) for each in report.results]
+    summary.write(papers, fates, report.claims, root)
     return report
 
 

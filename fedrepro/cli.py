@@ -21,6 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # else the line ends of docstrings are kept
 )
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
 show = typer.Typer(help="What there is: methods, datasets, papers, tables, claims, runs.", no_args_is_help=True)
@@ -28,21 +29,36 @@ app.add_typer(data, name="data")
 app.add_typer(show, name="show")
 
 Method = Annotated[str | None, typer.Option(help="A method: `fedrepro show methods` lists them.")]
-Dataset = Annotated[str | None, typer.Option(help="A dataset in place of the method's home dataset.")]
+Dataset = Annotated[
+    str | None, typer.Option(help="A dataset, in place of the method's own: `fedrepro data list` lists them.")
+]
 Paper = Annotated[str | None, typer.Option(help="A paper: `fedrepro show papers` lists them.")]
 Run = Annotated[str | None, typer.Option(help="A planned run of the paper: `fedrepro show runs` lists them.")]
 Table = Annotated[str | None, typer.Option(help="A table of the paper: `fedrepro show tables` lists them.")]
-Figure = Annotated[str | None, typer.Option(help="A figure of the paper: paper.toml has them.")]
+Figure = Annotated[str | None, typer.Option(help="A figure of the paper: its paper.toml has them.")]
 Claims = Annotated[bool, typer.Option("--claims", help="The claims of the paper.")]
-Budget = Annotated[str | None, typer.Option(help="The planned run at another budget of its paper.")]
+Budget = Annotated[str | None, typer.Option(help="Another budget of the paper: `fedrepro show papers` lists them.")]
 Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2; they train together.")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: rounds=50, lr=0.001, n=3, stop.threshold=0.6."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, such as rounds=50, lr=0.001, n=3 or stop.threshold=0.6, each with a --set of its own: "
+        "`fedrepro show methods` and `fedrepro show datasets` list them.",
+    ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+DataSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting of the dataset, such as n=3 or p=[0.3,0.1]: `fedrepro show datasets` lists them.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto is cuda where there is one.")]
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16, of the products in training.")]
-Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the record goes.")]
+Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A folder of its own for the record.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]
 
@@ -167,7 +183,10 @@ def report() -> None:
 
 @app.command()
 def check(as_json: AsJson = False) -> None:
-    """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared."""
+    """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared.
+
+    The verdict is written to reports/check.json, and for readers to reports/summary/.
+    """
     from fedrepro import check
 
     report = check.run()
@@ -242,7 +261,7 @@ def data_show(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="PNG", help="The picture; build/DATASET.png without it.")] = None,
     seed: Annotated[int, typer.Option(help="The seed of split, noise and colours.")] = 0,
-    sets: Sets = None,
+    sets: DataSets = None,
 ) -> None:
     """Draw a sample sheet of a dataset, or one of a paper's report, a panel for each client."""
     from fedrepro import settings, spec

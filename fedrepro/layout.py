@@ -90,16 +90,22 @@ def markdown(sheet: Sheet) -> str:
     """A Markdown document that is as readable raw as rendered."""
     heads = [f"{column.group}, {column.head}" if column.group else column.head for column in sheet.columns]
     body = [[_refer(entry, " [{}]").replace("|", "\\|") for entry in row] for row in sheet.rows]
-    widths = [max(map(len, place)) for place in zip(heads, *body, strict=True)]
     flush = [column.kind not in ("published", "fact") for column in sheet.columns]
+    notes = [f"{number}. {note}" for number, note in enumerate(sheet.notes, 1)]
+    legend = [f"- {line}" for line in sheet.legend]
+    parts = [f"# {sheet.title}", grid(heads, body, flush), "\n".join(legend), "\n".join(notes)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def grid(heads: list[str], rows: list[list[str]], flush: list[bool]) -> str:
+    """Heads and rows as a table of Markdown whose columns line up, to the left where they are `flush`."""
+    widths = [max(map(len, place)) for place in zip(heads, *rows, strict=True)]
     rule = [":" + "-" * (w - 1) if left else "-" * (w - 1) + ":" for w, left in zip(widths, flush, strict=True)]
     lines = []
-    for row in (heads, rule, *body):
+    for row in (heads, rule, *rows):
         padded = (f"{t:<{w}}" if left else f"{t:>{w}}" for t, w, left in zip(row, widths, flush, strict=True))
         lines.append(f"| {' | '.join(padded)} |")
-    notes = [f"{number}. {note}" for number, note in enumerate(sheet.notes, 1)]
-    parts = [f"# {sheet.title}", "\n".join(lines), "\n".join(f"- {line}" for line in sheet.legend), "\n".join(notes)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n".join(lines)
 
 
 def latex(sheet: Sheet) -> str:

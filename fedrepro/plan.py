@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedrepro import claims, evaluate, figures, quantities, tables
+from fedrepro import claims, evaluate, figures, quantities, summary, tables
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
@@ -236,7 +236,8 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     }
     check = {
         "cmd": "fedrepro check",
-        "deps": ["fedrepro/check.py", *code, *specs, *metrics, *shown, *drawn],
+        "deps": [*_code("check", "summary"), *code, *specs, *metrics, *shown, *drawn],
+        "outs": [{str(path): SHOWN} for path in summary.paths([paper.name for paper in papers])],
         "metrics": [{"reports/check.json": SHOWN}],
     }
     stages = {f"data-{source}": _fetch(source) for source in data}

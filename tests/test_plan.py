@@ -58,7 +58,7 @@ def test_every_output_is_in_git_and_declared_once(root):
     ]
     assert all(settings["cache"] is False for out in declared for settings in out.values())
     names = [name for out in declared for name in out]
-    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 1 + 1
+    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 1 + 1 + 2
 
 
 def test_the_root_reaches_every_table(root):
@@ -172,7 +172,8 @@ made.command(sys.argv[1:])
 @pytest.fixture
 def dvc(root, tmp_path_factory, monkeypatch):
     """A repository with the toy's sources, and the real `dvc repro` on it; returns the commands that a call ran."""
-    code = ("train", "evaluate", "layout", "rankings", "results", "tables", "check", "methods/plain", "methods/game")
+    code = ("train", "evaluate", "layout", "rankings", "results", "summary", "tables", "check")
+    code += ("methods/plain", "methods/game")
     for path in code:
         source = root / f"fedrepro/{path}.py"
         source.parent.mkdir(parents=True, exist_ok=True)

@@ -14,13 +14,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-from fedrepro.streams import torch_stream
-from fedrepro.types import Method, Task
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -231,6 +227,8 @@ def test_the_workflow_does_the_same_and_then_checks_the_results():
         (".venv/bin/python", True),
         (".fedrepro/state/x/1.json", True),
         ("build/smoke/dvc.yaml", True),
+        ("examples/fedavgm/build/lib/fedavgm.py", True),
+        ("examples/fedavgm/fedavgm.py", False),
         ("data/cache/MNIST/raw/x", True),
         (".dvc/tmp/lock", True),
         (".dvc/cache/files", True),
@@ -298,23 +296,14 @@ def test_the_readme_shows_the_tables_that_are_committed(name):
     assert shown.strip() == table.read_text().strip(), "run `make readme`"
 
 
-def test_make_readme_puts_the_tables_there(tmp_path):
-    text = "a\n<!-- table1:begin -->\n{0}<!-- table1:end -->\nb\n<!-- table2:begin -->\n{1}<!-- table2:end -->\n"
-    (tmp_path / "README.md").write_text(text.format("old\n", ""))
-    tables = tmp_path / "reports/tables/flgames-2022"
-    tables.mkdir(parents=True)
-    for name in ("table1", "table2"):
-        (tables / f"{name}.md").write_text(f"| {name} |\n")
-    assert run("bash", "-ec", recipe("readme"), cwd=tmp_path).returncode == 0
-    assert (tmp_path / "README.md").read_text() == text.format("| table1 |\n", "| table2 |\n")
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["README.md"]
-
-
-def test_the_readme_example_is_a_method():
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
-    names: dict = {}
-    exec(example, names)
-    method = names["fedadam"](Task(shape=(1, 2, 2), classes=3, sizes=(4, 4)))
-    assert isinstance(method, Method)
-    state = method.init(lambda client, purpose: torch_stream(0, 0, client, purpose), (4, 4))
-    assert method.predict(state, torch.zeros(5, 1, 2, 2)).shape == (5, 3)
+def test_make_readme_puts_tables_and_summaries_there(tmp_path):
+    text = "a\n<!-- table1:begin -->\n{0}<!-- table1:end -->\nb\n<!-- papers:begin -->\n{1}<!-- papers:end -->\n"
+    pages = [tmp_path / "README.md", tmp_path / "docs/what-reproduces.md"]
+    rendered = [tmp_path / f"reports/{name}.md" for name in ("tables/flgames-2022/table1", "summary/papers")]
+    for path in (*pages, *rendered):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format("old\n", "") if path in pages else f"| {path.stem} |\n")
+    done = run("bash", "-ec", recipe("readme"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.read_text() for path in pages} == {text.format("| table1 |\n", "| papers |\n")}
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted((*pages, *rendered))

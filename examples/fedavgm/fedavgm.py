@@ -1,0 +1,30 @@
+"""FedAvgM: federated averaging with momentum on the server (Hsu, Qi and Brown 2019, 1909.06335, section 4.3)."""
+
+from __future__ import annotations
+
+from fedrepro import optim
+from fedrepro.methods import Row
+from fedrepro.methods.federated import Recipe, family
+from fedrepro.methods.parts import average
+from fedrepro.types import Draw, Task
+
+
+@family(net="cnn")
+def fedavgm(
+    task: Task,
+    *,
+    lr: float = 0.01,
+    batch: int = 64,
+    epochs: int = 1,
+    server_lr: float = 1.0,
+    momentum: float = 0.9,
+) -> Recipe:
+    """FedAvgM: plain local gradient steps, and a server step along the decaying sum of their mean changes.
+
+    With d the clients' mean change, v becomes momentum v + d, and the model moves by server_lr v.
+    """
+    server = average(optim.sgd(server_lr, momentum=momentum))
+    return Recipe(Draw(size=batch, epochs=epochs), client=optim.sgd(lr), server=server)
+
+
+row = Row(fedavgm, dataset="mnist", rounds=10)

@@ -1,0 +1,90 @@
+"""What reproduces, in counts, verdicts and reasons: by hand from made records, and that the committed files agree."""
+
+import json
+from pathlib import Path
+
+import made
+import pytest
+
+from fedrepro import check, evaluate, summary, tables
+from fedrepro.spec import papers
+
+ROOT = Path(__file__).parents[1]
+REMARKS = """
+[[tables.t1.deviations]]
+when = { method = "Plain", metric = "train_accuracy" }
+reason = "its budget is unknown"
+
+[[tables.t1.not_run]]
+when = { type = "parallel" }
+reason = "there was no time"
+
+[claims.c1]
+statement = "the game is more accurate than the plain method | at test"
+place = "section 1"
+quantity = { kind = "final", metric = "test_accuracy" }
+margin = 0
+pairs = [{ high = { dataset = "Toys", type = "sequential", method = "Game (Smooth)" }, low = { dataset = "Toys", type = "none", method = "Plain" } }]
+"""  # noqa: E501
+OWN = """\
+| table         | numbers | within tolerance | outside, declared | not run |
+| :------------ | ------: | ---------------: | ----------------: | ------: |
+| Table 1: toys |       6 |                3 |                 1 |       2 |
+| all           |       6 |                3 |                 1 |       2 |
+
+| claim | verdict | what the paper says                                                      |
+| :---- | :------ | :----------------------------------------------------------------------- |
+| c1    | holds   | “the game is more accurate than the plain method \\| at test” (section 1) |
+
+Outside tolerance, declared, and why:
+
+- Table 1 (1): its budget is unknown.
+
+Not run, and why:
+
+- Table 1 (2): there was no time.
+"""
+ALL = """\
+| paper    | budget | numbers | within tolerance | outside, declared | not run | claims: holds | claims: fails | claims: undecided |
+| :------- | :----- | ------: | ---------------: | ----------------: | ------: | ------------: | ------------: | ----------------: |
+| toy-2022 | paper  |       6 |                3 |                 1 |       2 |             1 |             0 |                 0 |
+"""  # noqa: E501
+
+
+@pytest.fixture
+def checked(tmp_path):
+    """A toy paper with a deviation, a part that is not run and a claim, checked."""
+    made.paper(tmp_path, spec=made.SPEC + REMARKS)
+    loaded = made.load_paper(made.NAME, tmp_path)
+    wanted = made.ACCURACIES | {"toys-plain": [(0.70, 0.10), (0.71, 0.11), (0.72, 0.12)]}
+    for run in loaded.runs():
+        made.write(tmp_path, run, made.record(loaded, run, wanted[run]))
+    evaluate.table(made.NAME, "t1", tmp_path)
+    tables.render(tmp_path)
+    check.run(tmp_path)
+    return tmp_path
+
+
+def test_check_writes_what_reproduces(checked):
+    every, own = (path.read_text() for path in summary.paths([made.NAME], checked))
+    assert own == OWN
+    assert every == ALL
+
+
+def test_a_paper_without_numbers_says_so(checked):
+    loaded = made.load_paper(made.NAME, checked)
+    summary.write([loaded], [], {made.NAME: {"c1": "undecided"}}, checked)
+    own = summary.paths([made.NAME], checked)[1].read_text()
+    assert own.startswith("The paper prints no numbers that could be compared.\n\n| claim | verdict   |")
+
+
+def test_the_committed_summaries_have_the_counts_and_verdicts_of_check():
+    content = json.loads((ROOT / "reports/check.json").read_text())
+    every, *own = (path.read_text() for path in summary.paths(papers(ROOT), ROOT))
+    for name, text in zip(papers(ROOT), own, strict=True):
+        counts = content["counts"].get(name, {})
+        row = next(line for line in every.splitlines() if line.startswith(f"| {name} "))
+        numbers = sum(sum(each.values()) for each in counts.values())
+        assert f"| {numbers:>7} | {sum(each['within'] for each in counts.values()):>16} |" in row
+        shown = {tuple(map(str.strip, line.split("|")[1:3])) for line in text.splitlines() if line.startswith("| ")}
+        assert content["claims"][name].items() <= shown
