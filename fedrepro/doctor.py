@@ -91,8 +91,9 @@ def data() -> Findings:
     for source in sources.SOURCES.values():
         missing = sources.missing(source, root)
         if missing and not sources.lent():
-            hint = f"not in {root}: downloaded when first needed, or now by `fedrepro data fetch {source.name}`"
-            yield Finding(f"data {source.name}", "note", hint)
+            fetched = f"downloaded when first needed, or now by `fedrepro data fetch {source.name}`"
+            hint = fetched if source.download else "there is no download of it, and only training on it needs it"
+            yield Finding(f"data {source.name}", "note", f"not in {root}: {hint}")
             continue
         if missing and not (manifests.FOLDER / f"{source.name}.json").exists():
             yield Finding(f"data {source.name}", "note", f"not in {root}: no planned run needs it")

@@ -23,6 +23,7 @@ SHOWN = {"cache": False}  # in git, made anew
 # Modules of data behind a sheet.
 SYNTHESIS = ("augment", "clients", "domains", "fedgma", "gans", "palettes", "partition", "pictures", "plain", "rotated")
 SYNTHESIS += ("sheet", "synth")
+SOURCES = ("__init__", "catalogue", "downloads", "files", "kinds", "readers")  # modules behind a manifest
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
 def _fetch(source: str) -> dict[str, Any]:
     return {
         "cmd": f"fedrepro data fetch {source}",
-        "deps": _code("data/femnist", "data/images", "data/sources"),
+        "deps": _code("data/femnist", "data/images", "data/pictures", *(f"data/sources/{name}" for name in SOURCES)),
         "outs": [{_manifest(source): KEPT}],
     }
 

@@ -378,7 +378,7 @@ def test_cinic_is_described_by_what_is_found(cinic):
 
 def test_many_files_are_listed_by_split(tmp_path, monkeypatch):
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(sources, "LISTED", 50)
+    monkeypatch.setattr(sources.files, "LISTED", 50)
     put_folders(tmp_path)
     before = data.describe("gan-cinic10")
     assert sorted(before["files"]) == ["cinic-10/test/", "cinic-10/train/", "cinic-10/valid/"]
@@ -398,7 +398,7 @@ def test_missing_cinic_says_where_to_put_it(tmp_path, monkeypatch):
     monkeypatch.delenv(sources.FOLDER_VARIABLE)
     refusal(
         lambda: data.load("gan-cinic10", 0, {}),
-        "is not downloaded here",
+        "no copy of it is pinned",
         "put one into cinic-10/ (its folders train, valid and test",
         "set FEDREPRO_DATA_DIR",
     )

@@ -24,6 +24,7 @@ from torch.nn.functional import interpolate
 
 from fedrepro import data, files
 from fedrepro.data import images, manifests, sources
+from fedrepro.data.sources.catalogue import MNIST_FILES
 
 REPOSITORY = Path(__file__).parents[1]
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
@@ -50,13 +51,13 @@ def pinned(arrays: list[np.ndarray]) -> sources.Source:
     contents = map(idx, arrays)
     pins = tuple(
         sources.File(hashlib.sha256(content).hexdigest(), len(content), file.path)
-        for file, content in zip(sources.MNIST_FILES, contents, strict=True)
+        for file, content in zip(MNIST_FILES, contents, strict=True)
     )
     return dataclasses.replace(sources.SOURCES["mnist"], files=pins, train=len(arrays[0]), test=len(arrays[2]))
 
 
 def put(root: Path, arrays: list[np.ndarray]) -> None:
-    for file, array in zip(sources.MNIST_FILES, arrays, strict=True):
+    for file, array in zip(MNIST_FILES, arrays, strict=True):
         (root / file.path).parent.mkdir(parents=True, exist_ok=True)
         (root / file.path).write_bytes(idx(array))
 
@@ -175,7 +176,7 @@ def test_a_folder_without_the_dataset(lent, monkeypatch, tmp_path):
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-@pytest.mark.parametrize("file", sources.MNIST_FILES, ids=lambda file: file.path.rsplit("/")[-1])
+@pytest.mark.parametrize("file", MNIST_FILES, ids=lambda file: file.path.rsplit("/")[-1])
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -205,7 +206,7 @@ def test_a_file_that_cannot_be_read(lent, monkeypatch):
 
 def test_verifying_reads_again(lent):
     load_toy()
-    path = lent / sources.MNIST_FILES[0].path
+    path = lent / MNIST_FILES[0].path
     path.write_bytes(path.read_bytes()[:-1])
     assert load_toy().sizes == (6, 6), "verified once per process"
     refusal(lambda: manifests.verify("mnist"), "bytes instead of")
@@ -369,7 +370,7 @@ def served(arrays=None, error=None):
         print("Downloading")
         put(Path(root), arrays or toy_arrays())
         if error:
-            Path(root, sources.MNIST_FILES[3].path).write_bytes(b"half")
+            Path(root, MNIST_FILES[3].path).write_bytes(b"half")
             raise error
 
     return download
@@ -467,7 +468,7 @@ def test_fetch_writes_the_manifest_and_verify_compares_it(lent):
         "images_per_label": [2, 2, 1, 1, 1, 1, 1, 1, 1, 1],
     }
     assert manifest["test"]["labels"] == [0, 4]
-    assert manifest["files"][sources.MNIST_FILES[1].path]["bytes"] == 20
+    assert manifest["files"][MNIST_FILES[1].path]["bytes"] == 20
     path.write_bytes(b"\xff" + first)
     refusal(lambda: manifests.verify("mnist"), "mnist.json", "run `fedrepro data fetch mnist`")
 
@@ -534,6 +535,6 @@ def test_describing_reads_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
     description = data.describe("colored-mnist")
     assert list(description) == ["dataset", "source", "substitute", "licence", "files", "fingerprint"]
-    assert description["files"][sources.MNIST_FILES[0].path] == sources.MNIST_FILES[0].sha256
+    assert description["files"][MNIST_FILES[0].path] == MNIST_FILES[0].sha256
     assert description["fingerprint"] != data.describe("digits")["fingerprint"]
     assert json.loads(json.dumps(description)) == description

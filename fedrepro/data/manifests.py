@@ -1,7 +1,7 @@
 """Manifests: one JSON file per source in `data/manifests/`, in git, saying what the data are and where from.
 
-Runs depend on the pins in `sources.py`, which loading verifies; manifests are their public face and are made of what
-was counted in the verified data.
+Runs depend on the pins in `sources/catalogue.py`, which loading verifies; manifests are their public face and are made
+of what was counted in the verified data.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _path(source: Source) -> Path:
 
 
 def _where(source: Source) -> str:
-    if source.download is None:
+    if source.embedded:
         return "embedded" if source.files else "drawn"
     root = sources.folder()
     present = "present" if source.pinned else "present, checksums not pinned"
