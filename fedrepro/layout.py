@@ -13,12 +13,9 @@ from rich.text import Text
 from fedrepro.rankings import JUDGED, rankings
 from fedrepro.results import Result, mean
 from fedrepro.schema import FIXED, Table, Tolerance, matches
+from fedrepro.verdicts import STYLES
 
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
-STYLES = {
-    "within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim",
-    "holds": "green", "fails": "bold red", "undecided": "yellow", "above": "green", "below": "bold red",
-}  # fmt: skip
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\le$", "–": "--",
@@ -139,6 +136,18 @@ def terminal(sheet: Sheet) -> Group:
     return Group(drawn, Text("\n".join([*sheet.legend, *notes]), style="dim"))
 
 
+def allowed(tolerance: Tolerance) -> str:
+    """How far a number may be from the published one, for a reader."""
+    if tolerance.widened is not None:
+        return f"in the published range, each end moved outwards by {100 * tolerance.widened:g}% of itself"
+    spreads, points = f"{tolerance.spreads:g} published standard deviations", f"{tolerance.points:g} points"
+    if not tolerance.share:
+        return f"the larger of {spreads} and {points}"
+    share = f"{100 * tolerance.share:g}% of the published number"
+    own = [*([spreads] if tolerance.spreads else []), *([points] if tolerance.points else []), share]
+    return f"the largest of {', '.join(own)}" if len(own) > 1 else share
+
+
 def _compared(metric: str, group: str, results: list[Result]) -> list[Column]:
     """The columns of a metric: published and reproduced, or the paper's own and what stands in for it."""
     reads = [result.cell.read for result in results if result.cell.metric == metric and result.cell.read.substitute]
@@ -212,7 +221,7 @@ def _legend(table: Table, result: Result, stops: bool, moved: bool, over: bool) 
         legend.append("The metric only stands in for the paper's: values are never compared, rankings are.")
     elif result.budget.compare:
         marks = "✓ within tolerance, ✗ outside, † outside and declared."
-        legend.append(f"{marks} Tolerance: {_allowed(result.tolerance)}, because {result.tolerance.reason}.")
+        legend.append(f"{marks} Tolerance: {allowed(result.tolerance)}, because {result.tolerance.reason}.")
     else:
         legend.append("The numbers of this budget are never compared with the paper's.")
     if stops:
@@ -230,18 +239,6 @@ def _floors(results: list[Result]) -> list[str]:
     """What a perfect result would be near, where that was measured."""
     found = sorted({f"{m.value:.{r.decimals}f}" for r in results for m in r.floors if m.value is not None})
     return [f"Floor (two samples of real images from each other): {', '.join(found)}."] if found else []
-
-
-def _allowed(tolerance: Tolerance) -> str:
-    """How far a number may be from the published one, for a reader."""
-    if tolerance.widened is not None:
-        return f"in the published range, each end moved outwards by {100 * tolerance.widened:g}% of itself"
-    spreads, points = f"{tolerance.spreads:g} published standard deviations", f"{tolerance.points:g} points"
-    if not tolerance.share:
-        return f"the larger of {spreads} and {points}"
-    share = f"{100 * tolerance.share:g}% of the published number"
-    own = [*([spreads] if tolerance.spreads else []), *([points] if tolerance.points else []), share]
-    return f"the largest of {', '.join(own)}" if len(own) > 1 else share
 
 
 def _on_print(result: Result) -> str:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from fedrepro import check, claims, plan, quantities, report
+from fedrepro import check, claims, plan, quantities, report, verdicts
 from fedrepro.errors import FedreproError, OutsideTolerance, UsageError
 from fedrepro.quantities import Reading
 from fedrepro.spec import load_paper
@@ -656,8 +656,8 @@ def test_a_claim_that_fails_is_a_finding_and_no_problem(toy):
     assert found.claims["toy-2022"]["accurate"] == "fails"
     assert all("test_accuracy: reproduced" in problem for problem in found.problems)
     console = Console(width=250, file=io.StringIO())
-    console.print(check.show(found))
-    assert "claims of toy-2022: 1 fails, 3 holds" in console.file.getvalue()
+    console.print(verdicts.show(found))
+    assert "; claims: 1 fails, 3 holds" in console.file.getvalue()
 
 
 # Mistakes
