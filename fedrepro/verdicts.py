@@ -22,6 +22,7 @@ STYLES = {
     "holds": "green", "fails": "bold red", "undecided": "yellow", "above": "green", "below": "bold red",
 }  # fmt: skip
 HEADS = ("table", "cell", "published", "reproduced", "difference", "allowed", "status", "reason")
+FOUND = ("holds", "fails", "undecided")  # of a claim
 DECIMALS = 4  # of a mean difference
 
 
@@ -125,7 +126,7 @@ class Report:
         means = {unit: round(statistics.fmean(values), DECIMALS) for unit, values in gaps.items()}
         return {
             "cells": {"all": sum(counts.values()), **counts},
-            "claims": Counter(self.claims.get(paper, {}).values()),
+            "claims": {verdict: list(self.claims.get(paper, {}).values()).count(verdict) for verdict in FOUND},
             "mean_difference": means,
         }
 

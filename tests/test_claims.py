@@ -543,7 +543,7 @@ def test_the_stage_depends_on_the_runs_compared_and_on_the_claims(toy):
         stage["deps"]
     )
     assert stage["params"] == [{"papers/toy-2022/paper.toml": ["claims"]}]
-    assert stage["plots"] == [{"reports/metrics/toy-2022/claims.csv": {"cache": False}}]
+    assert stage["outs"] == [{"reports/metrics/toy-2022/claims.csv": {"cache": False}}]
     root = yaml.safe_load((toy.root / "dvc.yaml").read_text())["stages"]
     outs = [name for out in root["report"]["outs"] for name in out]
     assert outs[-2:] == ["reports/claims/toy-2022.csv", "reports/claims/toy-2022.md"]
