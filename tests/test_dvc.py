@@ -21,12 +21,15 @@ def dvc(*arguments):
 
 @pytest.mark.slow
 def test_metrics_are_a_row_for_each_paper():
-    shown = json.loads(dvc("metrics", "show", "--json"))["workspace"]["data"]
+    [workspace] = json.loads(dvc("metrics", "show", "--json")).values()
+    shown = workspace["data"]
     assert list(shown) == [f"reports/agreement/{paper}.json" for paper in PAPERS]
     for each in shown.values():
         counts = each["data"]["cells"]
         assert counts.pop("all") == sum(counts.values())
-        assert set(each["data"]) == {"cells", "claims", "mean_difference"}
+        assert (
+            {"cells", "claims"} <= set(each["data"]) <= {"cells", "claims", "mean_difference"}
+        )  # DVC drops what is empty
     head, *rows = dvc("metrics", "show").splitlines()
     assert "cells.within" in head
     assert len(rows) == len(PAPERS)
@@ -43,7 +46,7 @@ def test_plots_show_the_numbers_and_the_figures(tmp_path):
     shown = json.loads(dvc("plots", "show", "--json", "--out", tmp_path / "plots"))
     assert "errors" not in shown
     [against] = shown["data"]["Reproduced against published: flgames-2022"]
-    values = json.loads(against["content"])["data"]["values"]
+    values = against["content"]["data"]["values"]
     assert {value["field"] for value in values} == {"reproduced", "published"}
     assert {"reports/figures/flgames-2022/fig2a.svg"} <= set(shown["data"])
     dvc("plots", "show", "--out", tmp_path / "plots")

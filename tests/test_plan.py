@@ -178,7 +178,8 @@ made.command(sys.argv[1:])
 @pytest.fixture
 def dvc(root, tmp_path_factory, monkeypatch):
     """A repository with the toy's sources, and the real `dvc repro` on it; returns the commands that a call ran."""
-    code = ("train", "evaluate", "layout", "rankings", "results", "tables", "check", "methods/plain", "methods/game")
+    code = ("train", "evaluate", "layout", "rankings", "results", "tables", "methods/plain", "methods/game")
+    code += ("check", "verdicts", "verify")
     for path in code:
         source = root / f"fedrepro/{path}.py"
         source.parent.mkdir(parents=True, exist_ok=True)
