@@ -1,4 +1,4 @@
-"""How a table looks: one sheet of entries, drawn as Markdown, LaTeX or in the terminal."""
+"""How a table looks: one sheet of entries, drawn as Markdown or in the terminal; latex.py draws it, too."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ from fedrepro.schema import FIXED, Table, Tolerance, matches
 from fedrepro.verdicts import STYLES
 
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
-TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\le$", "–": "--",
-    "✓": r"$\surd$", "✗": r"$\times$", "†": r"$\dagger$",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,30 +92,6 @@ def markdown(sheet: Sheet) -> str:
     notes = [f"{number}. {note}" for number, note in enumerate(sheet.notes, 1)]
     parts = [f"# {sheet.title}", "\n".join(lines), "\n".join(f"- {line}" for line in sheet.legend), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def latex(sheet: Sheet) -> str:
-    """A floating table for a plain article with booktabs and xcolor; published numbers are grey."""
-    alignment = "".join("l" if column.kind in ("key", "reproduced") else "r" for column in sheet.columns)
-    lines = [
-        "% Written by `fedrepro report`. Needs \\usepackage{booktabs,xcolor}.",
-        "\\begin{table}",
-        "\\centering\\small",
-        f"\\caption{{{_tex(sheet.title)}}}",
-        f"\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
-        "\\toprule",
-        *_tex_heads(sheet.columns),
-        "\\midrule",
-    ]
-    for above, row in itertools.pairwise([None, *sheet.rows]):
-        if above and above[0].text != row[0].text:
-            lines.append("\\addlinespace")
-        entries = [_tex_entry(entry, column) for entry, column in zip(row, sheet.columns, strict=True)]
-        lines.append(" & ".join(entries) + " \\\\")
-    notes = [f"\\textsuperscript{{{number}}}~{_tex(note)}" for number, note in enumerate(sheet.notes, 1)]
-    lines += ["\\bottomrule", "\\end{tabular}", "\\par\\medskip", "\\begin{minipage}{\\linewidth}\\footnotesize"]
-    lines.append("\\par\n".join([_tex(" ".join(sheet.legend)), *notes]))
-    return "\n".join([*lines, "\\end{minipage}", "\\end{table}"]) + "\n"
 
 
 def terminal(sheet: Sheet) -> Group:
@@ -277,25 +248,3 @@ def _seeds(names: list[str]) -> str:
 
 def _refer(entry: Entry, mark: str) -> str:
     return entry.marked + "".join(mark.format(number) for number in entry.notes)
-
-
-def _tex(text: str) -> str:
-    return text.translate(str.maketrans(TEX))
-
-
-def _tex_entry(entry: Entry, column: Column) -> str:
-    text = _tex(entry.marked)
-    if entry.notes:
-        text += f"\\textsuperscript{{{','.join(map(str, entry.notes))}}}"
-    return f"\\textcolor{{gray}}{{{text}}}" if column.kind == "published" else text
-
-
-def _tex_heads(columns: list[Column]) -> list[str]:
-    """Two lines of heads with a rule between, under the groups."""
-    groups, rules, start = [], [], 1
-    for group, members in itertools.groupby(columns, key=lambda column: column.group):
-        size = len(list(members))
-        groups += [f"\\multicolumn{{{size}}}{{c}}{{{_tex(group)}}}"] if group else [""] * size
-        rules += [f"\\cmidrule(lr){{{start}-{start + size - 1}}}"] if group else []
-        start += size
-    return [" & ".join(groups) + " \\\\", "".join(rules), " & ".join(_tex(c.head) for c in columns) + " \\\\"]

@@ -215,7 +215,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]
     drawn = [str(path) for name in named for path in tables.paths(*name)]
-    code = _code("layout", "rankings", "results", "tables")
+    code = _code("latex", "layout", "rankings", "results", "tables")
     if pictured := [(paper.name, figure) for paper in papers for figure in paper.figures]:
         code += _code("plot")
         metrics += [str(figures.path(*name)) for name in pictured]

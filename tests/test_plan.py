@@ -179,7 +179,7 @@ made.command(sys.argv[1:])
 def dvc(root, tmp_path_factory, monkeypatch):
     """A repository with the toy's sources, and the real `dvc repro` on it; returns the commands that a call ran."""
     code = ("train", "evaluate", "layout", "rankings", "results", "tables", "methods/plain", "methods/game")
-    code += ("check", "verdicts", "verify")
+    code += ("check", "latex", "verdicts", "verify")
     for path in code:
         source = root / f"fedrepro/{path}.py"
         source.parent.mkdir(parents=True, exist_ok=True)
