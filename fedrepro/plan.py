@@ -137,10 +137,11 @@ def _train(paper: str, run: str, config: RunConfig, sources: Sources) -> dict[st
 
 def _sheet(paper: Paper, sheet: str, sources: Sources) -> dict[str, Any]:
     dataset, _ = paper.sheet(sheet)
+    axes = (f"axes.{axis}" for axis in paper.spec.sheets[sheet].cell)
     return {
         "cmd": f"fedrepro data show --paper {paper.name} --sheet {sheet}",
         "deps": [*_code(*(f"data/{name}" for name in SYNTHESIS)), _manifest(sources.data(dataset))],
-        "params": [{f"papers/{paper.name}/paper.toml": [f"sheets.{sheet}", "axes.dataset"]}],
+        "params": [{f"papers/{paper.name}/paper.toml": [f"sheets.{sheet}", *axes]}],
         "outs": [{str(paper.sheet_path(sheet)): KEPT}],
     }
 
