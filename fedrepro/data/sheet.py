@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -59,29 +59,37 @@ def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Pat
 
 def _images(name: str, seed: int, federation: Federation) -> Figure:
     shown = min(len(federation.sizes), CLIENTS)
+    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
     x, y = federation.x.split(federation.sizes), federation.y.split(federation.sizes)
-    look = FEW if all(len(own.unique()) <= FEW_LABELS for own in y[:shown]) else MANY
-    panels = []
+    look = FEW if all(map(_few, y[:shown])) else MANY
+    panels = []  # title, pixels, labels
     for k in range(shown):
         images, had = sample(x[k], y[k], look)
         if federation.augment:
             images = federation.augment(images, torch_stream(seed, 0, k, "augment"))
-        panels.append((f"client {k + 1}", images, had, federation.facts["clients"][k]))
-    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
+        panels.append(_pictured(f"client {k + 1}: {caption(federation.facts['clients'][k])}", images, had, look))
     for test in tested:
-        panels.append(("test client", *sample(*federation.tests[test], look), federation.facts[test]))
-
-    labels = [had.unique().tolist() for _, _, had, _ in panels]
-    mosaics = [mosaic(images, had, kinds, look) for (_, images, had, _), kinds in zip(panels, labels, strict=True)]
-    lines = [range(start, min(start + look.beside, len(panels))) for start in range(0, len(panels), look.beside)]
-    high = [max(mosaics[place].shape[0] for place in line) for line in lines]
-    heights = [7.5 / look.beside * each / mosaics[0].shape[1] + 0.3 * look.beside for each in high]
-    figure = Figure(figsize=(8, sum(heights) + 0.4), layout="constrained")
+        images, had = sample(*federation.tests[test], look)
+        panels.append(_pictured(f"test client: {caption(federation.facts[test])}", images, had, look))
     clients = f"{shown} of {len(federation.sizes)} clients" + (" and the test client" if tested else "")
-    figure.suptitle(f"{name}, seed {seed}: {clients}", fontsize=10)
+    return _arranged(f"{name}, seed {seed}: {clients}", panels, look)
+
+
+def _pictured(title: str, images: Tensor, y: Tensor, look: Look) -> tuple[str, np.ndarray, list[int]]:
+    labels = y.unique().tolist()
+    return title, mosaic(images, y, labels, look if _few(y) else replace(look, rows=1)), labels
+
+
+def _arranged(title: str, panels: Sequence[tuple[str, np.ndarray, list[int]]], look: Look) -> Figure:
+    """The panels line by line; those of a line are as high as the highest."""
+    lines = [panels[start : start + look.beside] for start in range(0, len(panels), look.beside)]
+    high = [max(len(pixels) / pixels.shape[1] for _, pixels, _ in line) for line in lines]
+    heights = [7.5 / look.beside * each + 0.3 * look.beside for each in high]
+    figure = Figure(figsize=(8, sum(heights) + 0.4), layout="constrained")
+    figure.suptitle(title, fontsize=10)
     axes = figure.subplots(len(lines), look.beside, squeeze=False, height_ratios=heights).flatten()
-    for axis, pixels, kinds, (title, _, _, facts) in zip(axes, mosaics, labels, panels, strict=False):
-        _panel(axis, pixels, kinds, textwrap.fill(f"{title}: {caption(facts)}", look.letters))
+    for axis, (said, pixels, labels) in zip(axes, panels, strict=False):
+        _panel(axis, pixels, labels, textwrap.fill(said, look.letters))
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     return figure
@@ -101,6 +109,10 @@ def _points(name: str, seed: int, federation: Federation) -> Figure:
             axis.set_aspect("equal", adjustable="datalim")
     figure.legend(loc="outside lower left", fontsize=7)
     return figure
+
+
+def _few(y: Tensor) -> bool:
+    return len(y.unique()) <= FEW_LABELS
 
 
 def sample(x: Tensor, y: Tensor, look: Look = FEW) -> tuple[Tensor, Tensor]:
