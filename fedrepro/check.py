@@ -1,190 +1,77 @@
-"""Reproduced against published: what is outside its tolerance, what is missing, and what is no longer true."""
+"""The verdict on all results, made anew whenever something that it depends on has changed."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+import hashlib
+import os
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
-from rich.console import Group
-from rich.table import Table as RichTable
-from rich.text import Text
+from fedrepro import verdicts
+from fedrepro.files import file_digest, write_text
+from fedrepro.verdicts import Report
 
-from fedrepro import claims, evaluate, figures, quantities, summary, tables
-from fedrepro.errors import OutsideTolerance
-from fedrepro.files import write_json
-from fedrepro.layout import STYLES
-from fedrepro.results import STATUSES, Result, join
-from fedrepro.schema import Gallery, Remark, Table
-from fedrepro.spec import Paper, load_papers
-
-
-@dataclass(frozen=True)
-class Report:
-    """The verdict on every cell, and one sentence for each thing that must be mended or declared.
-
-    `claims`: paper -> claim -> verdict; one that fails is a finding about the paper and no problem.
-    """
-
-    results: list[Result]
-    claims: dict[str, dict[str, str]]
-    problems: list[str]
-
-    def enforce(self) -> None:
-        """Raise OutsideTolerance with the first problem and their number, if there is any."""
-        if self.problems:
-            more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-            raise OutsideTolerance(f"{self.problems[0]}{more}")
+STAMP = Path(".fedrepro/checked")  # of what the verdict in reports/check.json is, on this machine
+PACKAGE = Path(__file__).parent
+DRAWN_BY = ("matplotlib", "numpy")
 
 
 def run(root: str | Path = ".") -> Report:
-    """Check tables, figures and claims of every paper from the records; write reports/check.json and reports/summary.
+    """Check tables, figures and claims of every paper from the records; write reports/check.json and agreement/.
 
-    `Report.enforce` raises.
+    Rendering everything takes seconds, so a verdict stands until any file of `inputs` has another content.
+    `Report.enforce` raises. Raises UsageError where there are no papers.
     """
-    root, papers = Path(root), load_papers(root)
-    report = Report([], {}, [])
-    for paper in papers:
-        for table in paper.spec.tables:
-            results, problems = _table(paper, table)
-            report.results.extend(results)
-            report.problems.extend(problems)
-        for figure in paper.figures:
-            report.problems.extend(_figure(paper, figure))
-        if paper.spec.claims:
-            report.claims[paper.name], problems = _claims(paper)
-            report.problems.extend(problems)
-    report.problems[:] = dict.fromkeys(report.problems)  # a run may be missing in several places
-    write_json(root / "reports" / "check.json", _summary(report))
-    fates = [summary.Fate(each.cell.paper, each.cell.table, each.status, each.reason) for each in report.results]
-    summary.write(papers, fates, report.claims, root)
+    root = Path(root)
+    digest = _digest(root)
+    report = _kept(root, digest)
+    if report is None:
+        from fedrepro import verify  # slow to import
+
+        report = verify.everything(root)
+    for path, text in report.files(root).items():
+        if not path.exists() or path.read_bytes() != text.encode():
+            write_text(path, text)
+    if (stamp := _stamp(root, digest)) != _read(root / STAMP):
+        write_text(root / STAMP, stamp)
     return report
 
 
-def show(report: Report) -> Group:
-    """For a rich console: the counts, the cells that are not simply within tolerance, and the problems."""
-    drawn = RichTable()
-    for head in ("cell", "published", "reproduced", "difference", "allowed", "status", "reason"):
-        drawn.add_column(head, justify="right" if head in ("published", "difference", "allowed") else "left")
-    for result in report.results:
-        if result.reason:
-            gap = "–" if result.difference is None else f"{result.difference:+.{result.decimals}f}"
-            status = Text(result.status, style=STYLES[result.status])
-            allowed = result.allowed if result.room else f"{result.limit:.{result.decimals}f}"
-            allowed = "–" if result.cell.read.substitute else allowed
-            numbers = (str(result.reference), str(result), gap, allowed)
-            drawn.add_row(Text(str(result.cell)), *numbers, status, Text(result.reason))
-    counts = ", ".join(f"{number} {status}" for status, number in _counts(report.results).items() if number)
-    cells = Text(f"{len(report.results)} cells: {counts or 'none'}")
-    found = [Text(f"claims of {paper}: {_tally(verdicts)}") for paper, verdicts in report.claims.items()]
-    problems = [Text(problem, style="bold red") for problem in report.problems]
-    return Group(*([drawn] if drawn.row_count else []), cells, *found, *problems)
+def inputs(root: Path) -> list[Path]:
+    """The files that a verdict depends on: papers, planned runs, what was rendered of them, and this package."""
+    folders = [path for folder in ("papers", "runs", "reports") for path in sorted((root / folder).glob("*"))]
+    own = (root / "runs" / "adhoc", root / "reports" / "agreement", verdicts.path(root))
+    found = [path for folder in folders if folder not in own for path in _files(folder)]
+    return sorted([*found, *PACKAGE.rglob("*.py"), root / "params.yaml"])
 
 
-def _table(paper: Paper, table: str) -> tuple[list[Result], list[str]]:
-    """The results of a table, and what is wrong with them."""
-    found = evaluate.collect(paper, table)
-    results = join(paper, table, found)
-    problems = list(found.faults.values())
-    problems += [_outside(result) for result in results if result.status == "outside"]
-    problems += [_vain(result) for result in results if result.status == "within" and result.deviation]
-    problems += [_idle(paper, table, remark) for remark in _unused(paper.table(table), results)]
-    if not found.faults:
-        problems += _stale(paper, table, found, results)
-    return results, problems
+def _files(place: Path) -> list[Path]:
+    """The files in a folder and below, also where a folder is a link; a file itself."""
+    below = [Path(folder, name) for folder, _, names in os.walk(place, followlinks=True) for name in names]
+    return below if place.is_dir() else [place]
 
 
-def _figure(paper: Paper, figure: str) -> list[str]:
-    """What is wrong with a figure. Its PNG is not compared: its bytes depend on the machine's compression library."""
-    from fedrepro import plot  # slow to import, and not every paper has figures
-
-    found = figures.collect(paper, figure)
-    if found.faults:
-        return list(found.faults.values())
-    points, (svg, _) = (each(paper.name, figure, paper.root) for each in (figures.path, figures.pictures))
-    if isinstance(paper.figure(figure), Gallery):  # its SVG has pictures in it, so likewise
-        texts = {points: figures.text(found.points).encode()}
-        return _unequal(texts | {svg: svg.read_bytes() if svg.exists() else b""})
-    drawn = plot.picture(paper, figure, found.points, "svg")
-    return _unequal({points: figures.text(found.points).encode(), svg: drawn})
+def _digest(root: Path) -> str:
+    """sha256 of the inputs' contents, and of the versions of what draws figures and resamples seeds."""
+    digest = hashlib.sha256(" ".join((sys.version, *map(version, DRAWN_BY))).encode())
+    for path in inputs(root):
+        content = path.read_bytes() if path.exists() else b""
+        digest.update(f"\n{path} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
-def _claims(paper: Paper) -> tuple[dict[str, str], list[str]]:
-    """The verdicts on a paper's claims, and what is wrong with its files."""
-    found = quantities.collect(paper)
-    evidence = claims.weigh(paper, found.readings)
-    verdicts = claims.verdicts(evidence)
-    if found.faults:
-        return verdicts, list(found.faults.values())
-    texts = {quantities.path(paper.name, paper.root): quantities.text(found.readings)}
-    texts |= claims.texts(paper, found.readings, evidence)
-    return verdicts, _unequal({path: text.encode() for path, text in texts.items()})
+def _kept(root: Path, digest: str) -> Report | None:
+    """The verdict of the last check if it still stands."""
+    if not verdicts.path(root).exists() or _stamp(root, digest) != _read(root / STAMP):
+        return None
+    return verdicts.parse(verdicts.path(root).read_text(encoding="utf-8"))
 
 
-def _outside(result: Result) -> str:
-    ours = f"reproduced {result}, published {result.reference}, allowed {result.allowed}"
-    return f"{result.cell}: {ours}; look for the cause, or declare the deviation in paper.toml with its reason."
+def _stamp(root: Path, digest: str) -> str:
+    """Which verdict was made of which inputs."""
+    return f"{digest} {file_digest(verdicts.path(root))}\n"
 
 
-def _vain(result: Result) -> str:
-    return f"{result.cell}: the declared deviation is none any more ({result} against {result.reference}); remove it."
-
-
-def _unused(table: Table, results: list[Result]) -> list[Remark]:
-    used = [result.deviation for result in results]
-    return [remark for remark in table.deviations if remark not in used and "budget" not in remark.when]
-
-
-def _idle(paper: Paper, table: str, remark: Remark) -> str:
-    return f"{paper.name}, {table}: the deviation declared for {remark.when} is about no cell of its own; remove it."
-
-
-def _stale(paper: Paper, table: str, found: evaluate.Evaluation, results: list[Result]) -> list[str]:
-    """The files that do not say what the records give."""
-    texts = {evaluate.path(paper.name, table, paper.root): evaluate.text(found.measures)}
-    texts |= tables.texts(paper, table, results)
-    return _unequal({path: text.encode() for path, text in texts.items()})
-
-
-def _unequal(files: dict[Path, bytes]) -> list[str]:
-    return [
-        f"{path} does not equal what its records render: run `dvc repro`."
-        for path, content in files.items()
-        if not path.exists() or path.read_bytes() != content
-    ]
-
-
-def _tally(verdicts: dict[str, str]) -> str:
-    return ", ".join(f"{number} {verdict}" for verdict, number in Counter(verdicts.values()).items())
-
-
-def _counts(results: list[Result]) -> dict[str, int]:
-    counts = Counter(result.status for result in results)
-    return {status: counts[status] for status in STATUSES}
-
-
-def _summary(report: Report) -> dict[str, object]:
-    """reports/check.json: counts per paper and table, then the cells with a reason, then the problems."""
-    grouped: dict[str, dict[str, list[Result]]] = {}
-    for result in report.results:
-        grouped.setdefault(result.cell.paper, {}).setdefault(result.cell.table, []).append(result)
-    return {
-        "format": 1,
-        "counts": {name: {table: _counts(rows) for table, rows in each.items()} for name, each in grouped.items()},
-        "claims": report.claims,
-        "cells": [_entry(result) for result in report.results if result.reason],
-        "problems": report.problems,
-    }
-
-
-def _entry(result: Result) -> dict[str, object]:
-    return {
-        "cell": str(result.cell),
-        "published": str(result.published),
-        "compared_with": str(result.reference),
-        "reproduced": str(result),
-        "difference": result.difference,
-        "allowed": list(result.room) if result.room else result.limit,
-        "status": result.status,
-        "reason": result.reason,
-    }
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -182,18 +182,18 @@ def report() -> None:
 
 
 @app.command()
-def check(as_json: AsJson = False) -> None:
-    """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared.
-
-    The verdict is written to reports/check.json, and for readers to reports/summary/.
-    """
-    from fedrepro import check
+def check(
+    as_json: AsJson = False,
+    every: Annotated[bool, typer.Option("--all", help="A row for each cell, where cells would share one.")] = False,
+) -> None:
+    """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared."""
+    from fedrepro import check, verdicts
 
     report = check.run()
     if as_json:
-        typer.echo(Path("reports/check.json").read_text(encoding="utf-8"), nl=False)
+        typer.echo(report.text(), nl=False)
     else:
-        console().print(check.show(report))
+        console().print(verdicts.show(report, every))
     report.enforce()
 
 

@@ -20,6 +20,8 @@ from fedrepro.files import csv_text, file_digest, write_text
 from fedrepro.schema import Table, first_fault
 from fedrepro.spec import Paper, load_paper
 
+ADHOC = Path("runs/adhoc")  # where the records of runs go that no paper plans
+
 
 class Provenance(BaseModel):
     """Where a seed's numbers come from; a record without all of it is refused."""

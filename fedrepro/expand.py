@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,7 @@ def _ordered(point: Point) -> list[str]:
     return [axis for axis in dict.fromkeys((*FIXED, *point)) if axis in point]
 
 
+@cache
 def _slug(value: str) -> str:
     """A value as part of a run's name: the name of a DVC stage takes letters, digits and dashes."""
     return "-".join(re.findall(r"[a-z0-9]+", value.lower()))

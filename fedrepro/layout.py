@@ -1,4 +1,4 @@
-"""How a table looks: one sheet of entries, drawn as Markdown, LaTeX or in the terminal."""
+"""How a table looks: one sheet of entries, drawn as Markdown or in the terminal; latex.py draws it, too."""
 
 from __future__ import annotations
 
@@ -13,17 +13,9 @@ from rich.text import Text
 from fedrepro.rankings import JUDGED, rankings
 from fedrepro.results import Result, mean
 from fedrepro.schema import FIXED, Table, Tolerance, matches
+from fedrepro.verdicts import STYLES
 
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
-STYLES = {
-    "within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim",
-    "holds": "green", "fails": "bold red", "undecided": "yellow", "above": "green", "below": "bold red",
-}  # fmt: skip
-TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "≤": r"$\le$", "–": "--",
-    "✓": r"$\surd$", "✗": r"$\times$", "†": r"$\dagger$",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -108,30 +100,6 @@ def grid(heads: list[str], rows: list[list[str]], flush: list[bool]) -> str:
     return "\n".join(lines)
 
 
-def latex(sheet: Sheet) -> str:
-    """A floating table for a plain article with booktabs and xcolor; published numbers are grey."""
-    alignment = "".join("l" if column.kind in ("key", "reproduced") else "r" for column in sheet.columns)
-    lines = [
-        "% Written by `fedrepro report`. Needs \\usepackage{booktabs,xcolor}.",
-        "\\begin{table}",
-        "\\centering\\small",
-        f"\\caption{{{_tex(sheet.title)}}}",
-        f"\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
-        "\\toprule",
-        *_tex_heads(sheet.columns),
-        "\\midrule",
-    ]
-    for above, row in itertools.pairwise([None, *sheet.rows]):
-        if above and above[0].text != row[0].text:
-            lines.append("\\addlinespace")
-        entries = [_tex_entry(entry, column) for entry, column in zip(row, sheet.columns, strict=True)]
-        lines.append(" & ".join(entries) + " \\\\")
-    notes = [f"\\textsuperscript{{{number}}}~{_tex(note)}" for number, note in enumerate(sheet.notes, 1)]
-    lines += ["\\bottomrule", "\\end{tabular}", "\\par\\medskip", "\\begin{minipage}{\\linewidth}\\footnotesize"]
-    lines.append("\\par\n".join([_tex(" ".join(sheet.legend)), *notes]))
-    return "\n".join([*lines, "\\end{minipage}", "\\end{table}"]) + "\n"
-
-
 def terminal(sheet: Sheet) -> Group:
     """The table for a rich console: published dim, verdicts in colour, notes below."""
     drawn = RichTable(title=Text(sheet.title, style="bold"), title_justify="left")
@@ -143,6 +111,18 @@ def terminal(sheet: Sheet) -> Group:
         drawn.add_row(*(Text(_refer(entry, " [{}]"), style=STYLES.get(entry.status, "")) for entry in row))
     notes = [f"[{number}] {note}" for number, note in enumerate(sheet.notes, 1)]
     return Group(drawn, Text("\n".join([*sheet.legend, *notes]), style="dim"))
+
+
+def allowed(tolerance: Tolerance) -> str:
+    """How far a number may be from the published one, for a reader."""
+    if tolerance.widened is not None:
+        return f"in the published range, each end moved outwards by {100 * tolerance.widened:g}% of itself"
+    spreads, points = f"{tolerance.spreads:g} published standard deviations", f"{tolerance.points:g} points"
+    if not tolerance.share:
+        return f"the larger of {spreads} and {points}"
+    share = f"{100 * tolerance.share:g}% of the published number"
+    own = [*([spreads] if tolerance.spreads else []), *([points] if tolerance.points else []), share]
+    return f"the largest of {', '.join(own)}" if len(own) > 1 else share
 
 
 def _compared(metric: str, group: str, results: list[Result]) -> list[Column]:
@@ -218,7 +198,7 @@ def _legend(table: Table, result: Result, stops: bool, moved: bool, over: bool) 
         legend.append("The metric only stands in for the paper's: values are never compared, rankings are.")
     elif result.budget.compare:
         marks = "✓ within tolerance, ✗ outside, † outside and declared."
-        legend.append(f"{marks} Tolerance: {_allowed(result.tolerance)}, because {result.tolerance.reason}.")
+        legend.append(f"{marks} Tolerance: {allowed(result.tolerance)}, because {result.tolerance.reason}.")
     else:
         legend.append("The numbers of this budget are never compared with the paper's.")
     if stops:
@@ -236,18 +216,6 @@ def _floors(results: list[Result]) -> list[str]:
     """What a perfect result would be near, where that was measured."""
     found = sorted({f"{m.value:.{r.decimals}f}" for r in results for m in r.floors if m.value is not None})
     return [f"Floor (two samples of real images from each other): {', '.join(found)}."] if found else []
-
-
-def _allowed(tolerance: Tolerance) -> str:
-    """How far a number may be from the published one, for a reader."""
-    if tolerance.widened is not None:
-        return f"in the published range, each end moved outwards by {100 * tolerance.widened:g}% of itself"
-    spreads, points = f"{tolerance.spreads:g} published standard deviations", f"{tolerance.points:g} points"
-    if not tolerance.share:
-        return f"the larger of {spreads} and {points}"
-    share = f"{100 * tolerance.share:g}% of the published number"
-    own = [*([spreads] if tolerance.spreads else []), *([points] if tolerance.points else []), share]
-    return f"the largest of {', '.join(own)}" if len(own) > 1 else share
 
 
 def _on_print(result: Result) -> str:
@@ -286,25 +254,3 @@ def _seeds(names: list[str]) -> str:
 
 def _refer(entry: Entry, mark: str) -> str:
     return entry.marked + "".join(mark.format(number) for number in entry.notes)
-
-
-def _tex(text: str) -> str:
-    return text.translate(str.maketrans(TEX))
-
-
-def _tex_entry(entry: Entry, column: Column) -> str:
-    text = _tex(entry.marked)
-    if entry.notes:
-        text += f"\\textsuperscript{{{','.join(map(str, entry.notes))}}}"
-    return f"\\textcolor{{gray}}{{{text}}}" if column.kind == "published" else text
-
-
-def _tex_heads(columns: list[Column]) -> list[str]:
-    """Two lines of heads with a rule between, under the groups."""
-    groups, rules, start = [], [], 1
-    for group, members in itertools.groupby(columns, key=lambda column: column.group):
-        size = len(list(members))
-        groups += [f"\\multicolumn{{{size}}}{{c}}{{{_tex(group)}}}"] if group else [""] * size
-        rules += [f"\\cmidrule(lr){{{start}-{start + size - 1}}}"] if group else []
-        start += size
-    return [" & ".join(groups) + " \\\\", "".join(rules), " & ".join(_tex(c.head) for c in columns) + " \\\\"]

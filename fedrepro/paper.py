@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -167,20 +168,25 @@ class Paper:
 
     def _known(self, claim: str) -> comparisons.Run:
         """The run of a cell, for the cells of tables and figures alone."""
+
+        def run(cell: Point) -> str | None:
+            if frozenset(cell.items()) not in self._named:
+                raise UsageError(f"{self._place(claim)}: no table and no figure has the cell {schema.words(cell)}.")
+            name = self._named[frozenset(cell.items())]
+            return name if name in self.drafts() else None
+
+        return run
+
+    @cached_property
+    def _named(self) -> dict[frozenset[tuple[str, str]], str]:
+        """The cells of all tables and figures -> their runs, of which some may be left out."""
         cells = {}
         for table in self.spec.tables.values():
             for cell in schema.points(table.cells):
                 cells |= {frozenset((cell | extra).items()): run for extra, run in self._places(table, cell)}
         for figure in self.spec.figures.values():
             cells |= {frozenset(spot.cell.items()): self._run_name(spot.cell) for spot in figure.spots()}
-
-        def run(cell: Point) -> str | None:
-            if frozenset(cell.items()) not in cells:
-                raise UsageError(f"{self._place(claim)}: no table and no figure has the cell {schema.words(cell)}.")
-            name = cells[frozenset(cell.items())]
-            return name if name in self.drafts() else None
-
-        return run
+        return cells
 
     def _place(self, claim: str) -> str:
         return f"{self.folder / 'paper.toml'}: claims.{claim}"

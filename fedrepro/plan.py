@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedrepro import claims, evaluate, figures, quantities, summary, tables
+from fedrepro import claims, evaluate, figures, quantities, summary, tables, verdicts
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
@@ -125,25 +125,24 @@ def _paper(paper: Paper, sources: Sources) -> dict[str, Any]:
 
 def _train(paper: str, run: str, config: RunConfig, sources: Sources) -> dict[str, Any]:
     record = evaluate.record_path(paper, run)
-    curves = record.with_name("curves.csv")
     shown, judged_by = sources.samples(config.method, config.dataset), sources.extractor(config)
+    made = [*([record.with_name(shown)] if shown else []), record, record.with_name("curves.csv")]
     extractor = [_extracted(judged_by)[-1]] if judged_by else []
     return {
         "cmd": f"fedrepro train --paper {paper} --run {run}",
         "deps": [*sources.code(config.method), _manifest(sources.data(config.dataset)), *extractor],
         "params": [{f"papers/{paper}/runs.json": [run]}],
-        **({"outs": [{str(record.with_name(shown)): KEPT}]} if shown else {}),
-        "metrics": [{str(record): KEPT}],
-        "plots": [{str(curves): KEPT | {"x": "round", "y": "value"}}],
+        "outs": [{str(path): KEPT} for path in made],
     }
 
 
 def _sheet(paper: Paper, sheet: str, sources: Sources) -> dict[str, Any]:
     dataset, _ = paper.sheet(sheet)
+    axes = (f"axes.{axis}" for axis in paper.spec.sheets[sheet].cell)
     return {
         "cmd": f"fedrepro data show --paper {paper.name} --sheet {sheet}",
         "deps": [*_code(*(f"data/{name}" for name in SYNTHESIS)), _manifest(sources.data(dataset))],
-        "params": [{f"papers/{paper.name}/paper.toml": [f"sheets.{sheet}", "axes.dataset"]}],
+        "params": [{f"papers/{paper.name}/paper.toml": [f"sheets.{sheet}", *axes]}],
         "outs": [{str(paper.sheet_path(sheet)): KEPT}],
     }
 
@@ -156,7 +155,7 @@ def _evaluate(paper: Paper, table: str) -> dict[str, Any]:
         "cmd": f"fedrepro evaluate --paper {paper.name} --table {table}",
         "deps": [*_code("curves", "evaluate"), *_watched(paper, runs)] if over else ["fedrepro/evaluate.py", *records],
         "params": [{f"papers/{paper.name}/paper.toml": [f"tables.{table}", *_reads(paper)]}],
-        "plots": [{str(evaluate.path(paper.name, table)): SHOWN}],
+        "outs": [{str(evaluate.path(paper.name, table)): SHOWN}],
     }
 
 
@@ -172,7 +171,7 @@ def _figure(paper: Paper, figure: str) -> dict[str, Any]:
             *_samples(paper, figure),
         ],
         "params": [{f"papers/{paper.name}/paper.toml": [f"figures.{figure}", *_reads(paper)]}],
-        "plots": [{str(figures.path(paper.name, figure)): SHOWN}],
+        "outs": [{str(figures.path(paper.name, figure)): SHOWN}],
     }
 
 
@@ -181,7 +180,7 @@ def _claims(paper: Paper) -> dict[str, Any]:
         "cmd": f"fedrepro evaluate --paper {paper.name} --claims",
         "deps": [*_code("curves", "evaluate", "quantities"), *_watched(paper, paper.claim_runs())],
         "params": [{f"papers/{paper.name}/paper.toml": ["claims", *_reads(paper)]}],
-        "plots": [{str(quantities.path(paper.name)): SHOWN}],
+        "outs": [{str(quantities.path(paper.name)): SHOWN}],
     }
 
 
@@ -218,7 +217,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]
     drawn = [str(path) for name in named for path in tables.paths(*name)]
-    code = _code("layout", "rankings", "results", "tables")
+    code = _code("latex", "layout", "rankings", "results", "tables")
     if pictured := [(paper.name, figure) for paper in papers for figure in paper.figures]:
         code += _code("plot")
         metrics += [str(figures.path(*name)) for name in pictured]
@@ -229,6 +228,9 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
         code += _code("claims", "wording")
         metrics += [str(quantities.path(name)) for name in claiming]
         drawn += [str(path) for name in claiming for path in claims.paths(name)]
+    code += _code("summary")
+    drawn += map(str, summary.paths([paper.name for paper in papers]))
+    agreements = [verdicts.agreement(paper.name) for paper in papers]
     sheets = [str(paper.sheet_path(sheet)) for paper in papers for sheet in paper.spec.sheets]
     report = {
         "cmd": "fedrepro report",
@@ -237,14 +239,34 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     }
     check = {
         "cmd": "fedrepro check",
-        "deps": [*_code("check", "summary"), *code, *specs, *metrics, *shown, *drawn],
-        "outs": [{str(path): SHOWN} for path in summary.paths([paper.name for paper in papers])],
-        "metrics": [{"reports/check.json": SHOWN}],
+        "deps": [*_code("check", "verdicts", "verify"), *code, *specs, *metrics, *shown, *drawn],
+        "outs": [{str(verdicts.path()): SHOWN}, *({str(points): SHOWN} for _, points in agreements)],
+        "metrics": [{str(counts): SHOWN} for counts, _ in agreements],
     }
     stages = {f"data-{source}": _fetch(source) for source in data}
     for source in sorted({sources.extractor(config) for config in configs} - {None}):
         stages[f"extractor-{source}"] = _extractor(source)
-    return {"stages": {**stages, "report": report, "check": check}}
+    return {"stages": {**stages, "report": report, "check": check}, "plots": _plots(papers)}
+
+
+def _plots(papers: list[Paper]) -> list[dict[str, Any]]:
+    """What `dvc plots` shows: for each paper the compared numbers against the published ones, and all figures."""
+    against = [
+        {
+            f"Reproduced against published: {paper.name}": {
+                "template": "scatter",
+                "x": "published",
+                # The published numbers against themselves are where the reproduced ones would all be.
+                "y": {str(verdicts.agreement(paper.name)[1]): ["reproduced", "published"]},
+                "x_label": "published, in the unit of its table",
+                "y_label": "reproduced",
+            }
+        }
+        for paper in papers
+        if paper.spec.tables
+    ]
+    pictures = [figures.pictures(paper.name, figure)[0] for paper in papers for figure in paper.figures]
+    return [*against, *({str(picture): None} for picture in pictures)]
 
 
 def _fetch(source: str) -> dict[str, Any]:

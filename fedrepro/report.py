@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedrepro import claims, figures, quantities, tables
+from fedrepro import claims, figures, quantities, summary, tables
 from fedrepro import evaluate as measures
 from fedrepro.errors import UsageError
 from fedrepro.spec import load_paper, load_papers
@@ -39,4 +39,4 @@ def render(root: str | Path = ".") -> list[Path]:
     """Write all tables, figures and claims, from what `evaluate` wrote."""
     from fedrepro import plot  # slow to import, and `evaluate` needs none of it
 
-    return [*tables.render(root), *plot.render(root), *claims.render(root)]
+    return [*tables.render(root), *plot.render(root), *claims.render(root), *summary.render(root)]

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from fedrepro import data, lineage, methods, plan
 from fedrepro.config import RunConfig, Stop, Watch
 from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.evaluate import ADHOC
 from fedrepro.runs import Place, planned
 from fedrepro.spec import load_paper
 
-ADHOC = Path("runs/adhoc")
 JUDGED = Watch(train_every=100, test_every=1000, step_every=100)  # of generators, whose judgement takes long
 OPTIONS = ("method", "dataset", "seeds", "precision")
 

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedrepro.evaluate import record_path
+from fedrepro.evaluate import ADHOC, record_path
 from fedrepro.spec import load_papers
 
 METRIC = {"accuracy": (100.0, ".2f"), "loss": (1.0, ".4f")}  # last word of a metric -> scale, format
@@ -110,8 +110,6 @@ def tables() -> Table:
 
 def runs() -> Table:
     """The planned runs of all papers, then the ad hoc ones, with what their records say."""
-    from fedrepro.settings import ADHOC
-
     drawn = _table(("paper", "run", "seeds", "record"))
     for paper in load_papers():
         for run, draft in paper.drafts().items():

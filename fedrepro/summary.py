@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from fedrepro import claims, quantities, tables
 from fedrepro.files import write_text
 from fedrepro.layout import grid
-from fedrepro.results import STATUSES
-from fedrepro.spec import Paper
+from fedrepro.results import STATUSES, join
+from fedrepro.spec import Paper, load_papers
 
 OVERVIEW = "papers"
 HEADS = {"within": "within tolerance", "deviation": "outside, declared", "outside": "outside, undeclared"}
@@ -35,13 +36,27 @@ class Fate(NamedTuple):
 Claims = Mapping[str, Mapping[str, str]]  # paper -> claim -> verdict
 
 
-def write(papers: list[Paper], fates: list[Fate], claims: Claims, root: str | Path = ".") -> None:
-    """Write the summaries of papers from what became of all their numbers and claims."""
-    texts = [_overview(papers, fates, claims)]
+def render(root: str | Path = ".") -> list[Path]:
+    """Write the summaries of all papers, from the measures and readings in reports/metrics.
+
+    Equal inputs give equal bytes. Raises FedreproError where these are missing.
+    """
+    papers, fates, found = load_papers(root), [], {}
     for paper in papers:
-        texts.append(_paper(paper, [fate for fate in fates if fate.paper == paper.name], claims.get(paper.name, {})))
-    for path, text in zip(paths([paper.name for paper in papers], root), texts, strict=True):
-        write_text(path, text)
+        for table in paper.spec.tables:
+            results = join(paper, table, tables.stored(paper, table))
+            fates += [Fate(paper.name, table, result.status, result.reason) for result in results]
+        if paper.spec.claims:
+            found[paper.name] = claims.verdicts(claims.weigh(paper, quantities.stored(paper)))
+    return [write_text(path, text) for path, text in texts(papers, fates, found, root).items()]
+
+
+def texts(papers: list[Paper], fates: list[Fate], claims: Claims, root: str | Path = ".") -> dict[Path, str]:
+    """The summaries of papers, from what became of all their numbers and claims."""
+    said = [_overview(papers, fates, claims)]
+    for paper in papers:
+        said.append(_paper(paper, [fate for fate in fates if fate.paper == paper.name], claims.get(paper.name, {})))
+    return dict(zip(paths([paper.name for paper in papers], root), said, strict=True))
 
 
 def _overview(papers: list[Paper], fates: list[Fate], claims: Claims) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Group
 
-from fedrepro import evaluate, layout
+from fedrepro import evaluate, latex, layout
 from fedrepro.evaluate import Evaluation
 from fedrepro.files import write_text
 from fedrepro.results import Result, join, mean
@@ -55,7 +55,7 @@ def paths(paper: str, table: str, root: str | Path = ".") -> list[Path]:
 def texts(paper: Paper, table: str, results: list[Result]) -> dict[Path, str]:
     """What a table's files say."""
     sheet = layout.sheet(paper.table(table), results)
-    drawn = (csv_text(results), layout.markdown(sheet), layout.latex(sheet))
+    drawn = (csv_text(results), layout.markdown(sheet), latex.table(sheet))
     return dict(zip(paths(paper.name, table, paper.root), drawn, strict=True))
 
 

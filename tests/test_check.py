@@ -7,7 +7,7 @@ import made
 import pytest
 from rich.console import Console
 
-from fedrepro import check, evaluate, tables
+from fedrepro import check, evaluate, tables, verdicts, verify
 from fedrepro.errors import OutsideTolerance
 
 OUTSIDE = [(0.70, 0.10), (0.71, 0.11), (0.72, 0.12)]  # of toys-plain: the training accuracy is 14 points too low
@@ -28,7 +28,7 @@ def checked(root, spec=made.SPEC, budget="paper", **changed):
 
 
 def statuses(report):
-    return [result.status for result in report.results]
+    return [cell.status for cell in report.cells]
 
 
 def test_all_within_passes_and_says_so(tmp_path):
@@ -37,7 +37,8 @@ def test_all_within_passes_and_says_so(tmp_path):
     summary = json.loads((tmp_path / "reports/check.json").read_text())
     counts = summary["counts"]["toy-2022"]["t1"]
     assert (counts["within"], sum(counts.values())) == (6, 6)
-    assert (summary["cells"], summary["problems"]) == ([], [])
+    assert summary["problems"] == []
+    assert summary["tolerances"]["toy-2022"]["t1"].endswith("because the toy says little")
 
 
 def test_outside_without_a_declaration_fails(tmp_path):
@@ -45,8 +46,14 @@ def test_outside_without_a_declaration_fails(tmp_path):
     with pytest.raises(OutsideTolerance, match="type=none, Plain, train_accuracy: reproduced 71.00.*84.88") as raised:
         report.enforce()
     assert raised.value.exit_code == 3
-    [cell] = json.loads((tmp_path / "reports/check.json").read_text())["cells"]
-    assert (cell["status"], cell["difference"], cell["allowed"]) == ("outside", -13.88, 3.0)
+    cells = json.loads((tmp_path / "reports/check.json").read_text())["cells"]
+    [cell] = [cell for cell in cells if cell["reason"]]
+    assert cell == {
+        "paper": "toy-2022", "table": "t1", "dataset": "Toys", "variant": "type=none", "method": "Plain",
+        "metric": "train_accuracy", "unit": "percent", "published": "84.88 ± 0.16", "compared_with": "84.88 ± 0.16",
+        "reproduced": "71.00 ± 0.82", "expected": 84.88, "value": 71.0, "difference": -13.88, "allowed": 3.0,
+        "status": "outside", "reason": "no deviation is declared.",
+    }  # fmt: skip
 
 
 def test_declared_deviation_passes_with_its_reason(tmp_path):
@@ -111,14 +118,100 @@ def test_smoke_is_never_compared(tmp_path):
     assert set(statuses(report)) == {"not-compared"}
 
 
-def test_report_for_the_terminal_has_the_counts_the_cells_and_the_problems(tmp_path):
+def test_report_for_the_terminal_has_the_counts_the_cells_their_tolerance_and_the_problems(tmp_path):
     text = shown(checked(tmp_path, toys_plain=OUTSIDE))
-    assert "6 cells: 5 within, 1 outside" in text
+    assert "toy-2022: 6 cells: 5 within, 1 outside" in text
     assert "-13.88" in text
+    assert "±3" in text
+    assert "Tolerance of t1: the larger of 2 published standard deviations and 3 points, because the toy says" in text
     assert "declare the deviation in paper.toml" in text
 
 
-def shown(report):
+def test_cells_with_the_same_reason_share_a_row_unless_all_are_asked_for(tmp_path):
+    spec = made.SPEC + '\n[[tables.t1.not_run]]\nwhen = { type = "parallel" }\nreason = "there was no time"\n'
+    spec += '\n[[tables.t1.deviations]]\nwhen = { type = "sequential" }\nreason = "it is a toy"\n'
+    report = checked(tmp_path, spec, toys_game_sequential=[(0.8, 0.5)] * 3)
+    text = shown(report)
+    assert (text.count("there was no time."), text.count("it is a toy."), text.count("2 cells")) == (1, 1, 2)
+    assert "-16.56 to +24.24" in text
+    text = shown(report, every=True)
+    assert (text.count("there was no time."), text.count("it is a toy."), text.count("2 cells")) == (2, 2, 0)
+    assert "-16.56 to" not in text
+
+
+def test_cells_outside_have_a_row_each(tmp_path):
+    text = shown(checked(tmp_path, toys_plain=[(0.7, 0.3)] * 3))
+    assert text.count("no deviation is declared.") == 2
+
+
+def test_metrics_and_points_of_a_paper(tmp_path):
+    checked(tmp_path, toys_plain=OUTSIDE)
+    metrics = json.loads((tmp_path / "reports/agreement/toy-2022.json").read_text())
+    assert (metrics["cells"]["all"], metrics["cells"]["outside"]) == (6, 1)
+    assert metrics["claims"] == {"holds": 0, "fails": 0, "undecided": 0}
+    assert metrics["mean_difference"] == {"percent": 3.165}  # 13.88, 0.6, 0.24, 0.44, 1.97, 1.86
+    head, first, *rest = (tmp_path / "reports/agreement/toy-2022.csv").read_text().splitlines()
+    assert head == "table,cell,unit,status,published,reproduced"
+    assert first == 't1,"Toys, type=none, Plain, train_accuracy",percent,outside,84.88,71.0'
+    assert len(rest) == 5
+
+
+@pytest.fixture
+def rendered(monkeypatch):
+    """How often everything was rendered."""
+    calls = []
+    everything = verify.everything
+    monkeypatch.setattr(verify, "everything", lambda root: calls.append(root) or everything(root))
+    return calls
+
+
+def test_a_verdict_stands_until_something_changes(tmp_path, rendered):
+    first = checked(tmp_path, toys_plain=OUTSIDE)
+    assert check.run(tmp_path) == first
+    assert len(rendered) == 1
+    (tmp_path / "runs/adhoc/mine").mkdir(parents=True)
+    (tmp_path / "runs/adhoc/mine/record.json").write_text("{}")
+    assert check.run(tmp_path) == first
+    assert len(rendered) == 1
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("papers/toy-2022/paper.toml", "papers/toy-2022/published.csv", "papers/toy-2022/pilots.json", "params.yaml"),
+        *("runs/toy-2022/toys-plain/record.json", "runs/toy-2022/toys-plain/curves.csv"),
+        *("reports/metrics/toy-2022/t1.csv", "reports/tables/toy-2022/t1.tex", "reports/check.json"),
+    ],
+)
+def test_a_verdict_stands_no_longer_once_a_file_has_changed(tmp_path, rendered, file):
+    checked(tmp_path)
+    path = tmp_path / file
+    path.write_text(path.read_text() + "\n")
+    check.run(tmp_path)
+    assert len(rendered) == 2
+
+
+def test_a_verdict_of_other_code_does_not_stand(tmp_path, rendered, monkeypatch):
+    checked(tmp_path)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/new.py").write_text("")
+    monkeypatch.setattr(check, "PACKAGE", tmp_path / "package")
+    check.run(tmp_path)
+    assert len(rendered) == 2
+
+
+def test_what_is_written_of_a_verdict_is_always_there(tmp_path, rendered):
+    checked(tmp_path)
+    written = {path: path.read_bytes() for path in (tmp_path / "reports").glob("agreement/*")}
+    assert len(written) == 2
+    for path in written:
+        path.unlink()
+    check.run(tmp_path)
+    assert {path: path.read_bytes() for path in written} == written
+    assert len(rendered) == 1
+
+
+def shown(report, **options):
     console = Console(width=250, file=io.StringIO())
-    console.print(check.show(report))
+    console.print(verdicts.show(report, **options))
     return console.file.getvalue()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from fedrepro import check, claims, plan, quantities, report
+from fedrepro import check, claims, plan, quantities, report, verdicts
 from fedrepro.errors import FedreproError, OutsideTolerance, UsageError
 from fedrepro.quantities import Reading
 from fedrepro.spec import load_paper
@@ -543,7 +543,7 @@ def test_the_stage_depends_on_the_runs_compared_and_on_the_claims(toy):
         stage["deps"]
     )
     assert stage["params"] == [{"papers/toy-2022/paper.toml": ["claims"]}]
-    assert stage["plots"] == [{"reports/metrics/toy-2022/claims.csv": {"cache": False}}]
+    assert stage["outs"] == [{"reports/metrics/toy-2022/claims.csv": {"cache": False}}]
     root = yaml.safe_load((toy.root / "dvc.yaml").read_text())["stages"]
     outs = [name for out in root["report"]["outs"] for name in out]
     assert outs[-2:] == ["reports/claims/toy-2022.csv", "reports/claims/toy-2022.md"]
@@ -656,8 +656,8 @@ def test_a_claim_that_fails_is_a_finding_and_no_problem(toy):
     assert found.claims["toy-2022"]["accurate"] == "fails"
     assert all("test_accuracy: reproduced" in problem for problem in found.problems)
     console = Console(width=250, file=io.StringIO())
-    console.print(check.show(found))
-    assert "claims of toy-2022: 1 fails, 3 holds" in console.file.getvalue()
+    console.print(verdicts.show(found))
+    assert "; claims: 1 fails, 3 holds" in console.file.getvalue()
 
 
 # Mistakes

@@ -307,7 +307,7 @@ def test_report_names_its_files(inside):
 
 
 def test_check_prints_its_verdict(inside):
-    assert inside["check"].out == "2 cells: 2 within\n"
+    assert inside["check"].out == f"{PAPER}: 2 cells: 2 within\n"
     assert json.loads(fedrepro("check", "--json").out) == json.loads(Path("reports/check.json").read_text())
 
 
@@ -323,6 +323,14 @@ def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatc
     assert done.code == 3
     assert "2 outside" in done.out
     assert done.fault.startswith("error: tiny-2024, t1, Digits, type=none, FedSGD, test_accuracy: reproduced ")
+    assert len(json.loads(fedrepro("check", "--json").out)["problems"]) == 2
+
+
+def test_check_needs_papers(folder):
+    done = fedrepro("check")
+    assert done.code == 2
+    assert done.fault == "error: there is no papers/*/paper.toml here: change to the folder of the project."
+    assert list(folder.iterdir()) == []
 
 
 def test_show_table(inside):

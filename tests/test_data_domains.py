@@ -266,12 +266,14 @@ def test_facts_and_manifest(home):
 
 def test_a_sheet_shows_what_is_trained_on_and_the_unseen_domain(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(sheet, "mosaic", lambda x, y, labels: seen.append((x, y)) or np.zeros((8, 8, 3), np.uint8))
+    monkeypatch.setattr(
+        sheet, "mosaic", lambda x, y, labels, look: seen.append((x, y)) or np.zeros((8, 8, 3), np.uint8)
+    )
     sheet.show("rotated-mnist-digits", tmp_path / "a.png", params={"augmentation": "rotation", "degrees": 60})
     plain = data.load("rotated-mnist-digits", 0, {})
     assert len(seen) == sheet.CLIENTS + 1
     for k, ((x, y), (whole, labels)) in enumerate(zip(seen[:-1], clients(plain)[: sheet.CLIENTS], strict=True)):
-        rows, _ = sheet.sample(torch.arange(len(labels)), labels)
+        rows, _ = sheet.sample(torch.arange(len(labels)), labels, sheet.MANY)
         assert torch.equal(y, labels[rows])
         assert torch.equal(x, augment.rotation(60)(whole[rows], torch_stream(0, 0, k, "augment")))
     assert set(keys(seen[-1][0])) <= set(keys(plain.tests["75"][0]))

@@ -293,7 +293,9 @@ def test_what_is_drawn_has_no_files(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("params", [{"overlap": "pooled"}, {"overlap": "mod"}])
 def test_a_sheet_has_a_panel_for_each_client_and_none_for_a_test(tmp_path, monkeypatch, params):
     seen = []
-    monkeypatch.setattr(sheet, "mosaic", lambda x, y, labels: seen.append(set(labels)) or np.zeros((8, 8, 3), np.uint8))
+    monkeypatch.setattr(
+        sheet, "mosaic", lambda x, y, labels, look: seen.append(set(labels)) or np.zeros((8, 8, 3), np.uint8)
+    )
     sheet.show("gan-digits", tmp_path / "a.png", params=params)
     assert seen == HELD[params["overlap"], 5][: sheet.CLIENTS]
 
@@ -302,7 +304,7 @@ def test_a_sheet_has_a_panel_for_each_client_and_none_for_a_test(tmp_path, monke
 def test_a_sheet_of_points(tmp_path, name):
     one, other = (sheet.show(name, tmp_path / f"{k}.png").read_bytes() for k in range(2))
     assert one == other
-    assert Image.open(io.BytesIO(one)).size == (1200, 750)
+    assert Image.open(io.BytesIO(one)).size == (8 * sheet.DPI, 5 * sheet.DPI)
     sheet.show(name, tmp_path / "pooled.png", params={"overlap": "pooled"})
 
 

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from PIL import Image
 from scipy.stats import binom
 
 from fedrepro import data
@@ -257,7 +258,7 @@ def test_a_sheet_that_cannot_be_written(tmp_path):
 def test_mosaic_by_hand():
     x = synth.colour(torch.full((3, 3, 5), 200, dtype=torch.uint8), torch.tensor([0, 1, 0]), channels=2)
     picture = sheet.mosaic(x, torch.tensor([1, 0, 1]), [0, 1])
-    assert picture.shape == (2 * sheet.ROWS * 5, sheet.COLUMNS * 7, 3)
+    assert picture.shape == (2 * sheet.FEW.rows * 5, sheet.FEW.columns * 7, 3)
     assert picture[0, 0].tolist() == [0, 200, 0]
     assert picture[10, 0].tolist() == picture[10, 7].tolist() == [200, 0, 0]
     assert picture[0, 7].tolist() == picture[0, 6].tolist() == picture[4, 0].tolist() == [96, 96, 96]
@@ -291,6 +292,19 @@ def test_a_sheet_of_many_clients_shows_the_first_and_says_so(tmp_path, monkeypat
     assert titles[0] == "fedgma-colored-digits, seed 0: 4 of 100 clients and the test client"
     assert [title.split(":")[0] for _, title in titles[1:]] == [*(f"client {k}" for k in (1, 2, 3, 4)), "test client"]
     assert [len(labels) for labels, _ in titles[1:]] == [2, 2, 2, 2, 10], "only labels that a client has"
+
+
+def test_panels_of_many_labels_are_small_and_beside_each_other(tmp_path, monkeypatch):
+    looks = []
+    monkeypatch.setattr(sheet, "mosaic", lambda x, y, labels, look: looks.append(look) or np.zeros((8, 8, 3), np.uint8))
+    for params in ({"partition": "iid"}, {"partition": "label-count", "labels_per_client": 2}):
+        sheet.show("fedcmnist-digits", tmp_path / "a.png", params=params)
+    assert looks == [sheet.MANY] * 5 + [sheet.FEW] * 4 + [replace(sheet.FEW, rows=1)]
+
+
+def test_a_sheet_has_few_colours_so_that_its_file_is_small(tmp_path):
+    with Image.open(sheet.show("fedcmnist-digits", tmp_path / "a.png", params={"partition": "iid"})) as picture:
+        assert len(picture.convert("RGB").getcolors()) <= sheet.COLOURS
 
 
 # the other constructions, measured without the code that made them

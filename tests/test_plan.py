@@ -44,8 +44,7 @@ def test_a_run_depends_on_its_own_settings_code_and_data(root):
     assert stage["deps"] == ["fedrepro/train.py", "fedrepro/methods/game.py", "data/manifests/box.json"]
     assert stage["params"] == [{"papers/toy-2022/runs.json": ["toys-game-parallel"]}]
     kept = {"cache": False, "persist": True}
-    assert stage["metrics"] == [{"runs/toy-2022/toys-game-parallel/record.json": kept}]
-    assert stage["plots"] == [{"runs/toy-2022/toys-game-parallel/curves.csv": kept | {"x": "round", "y": "value"}}]
+    assert stage["outs"] == [{f"runs/toy-2022/toys-game-parallel/{f}": kept} for f in ("record.json", "curves.csv")]
 
 
 def test_every_output_is_in_git_and_declared_once(root):
@@ -53,12 +52,19 @@ def test_every_output_is_in_git_and_declared_once(root):
         out
         for path in (root / "dvc.yaml", root / TABLES, root / PIPELINE)
         for stage in stages(path).values()
-        for kind in ("outs", "metrics", "plots")
+        for kind in ("outs", "metrics")
         for out in stage.get(kind, [])
     ]
     assert all(settings["cache"] is False for out in declared for settings in out.values())
     names = [name for out in declared for name in out]
-    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 1 + 1 + 2
+    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 3 + 1 + 2
+
+
+def test_dvc_shows_how_a_paper_agrees(root):
+    pipeline = yaml.safe_load((root / "dvc.yaml").read_text())
+    assert pipeline["stages"]["check"]["metrics"] == [{"reports/agreement/toy-2022.json": {"cache": False}}]
+    [plot] = [each for drawn in pipeline["plots"] for each in drawn.values()]
+    assert plot["y"] == {"reports/agreement/toy-2022.csv": ["reproduced", "published"]}
 
 
 def test_the_root_reaches_every_table(root):
@@ -172,8 +178,8 @@ made.command(sys.argv[1:])
 @pytest.fixture
 def dvc(root, tmp_path_factory, monkeypatch):
     """A repository with the toy's sources, and the real `dvc repro` on it; returns the commands that a call ran."""
-    code = ("train", "evaluate", "layout", "rankings", "results", "summary", "tables", "check")
-    code += ("methods/plain", "methods/game")
+    code = ("train", "evaluate", "layout", "rankings", "results", "tables", "methods/plain", "methods/game")
+    code += ("check", "latex", "summary", "verdicts", "verify")
     for path in code:
         source = root / f"fedrepro/{path}.py"
         source.parent.mkdir(parents=True, exist_ok=True)

@@ -105,6 +105,35 @@ def test_the_package_imports_without_torch_and_knows_its_version():
     assert run(sys.executable, "-c", code).stdout.strip() == metadata.version("fedrepro")
 
 
+@pytest.mark.parametrize(
+    ("command", "slow"),
+    [
+        (("--help",), ("torch", "numpy", "pydantic", "matplotlib")),
+        (("check",), ("torch", "pandas", "sklearn")),
+        *((("show", name), ("torch", "matplotlib", "pandas")) for name in ("papers", "tables", "runs")),
+        (("show", "table", "flgames-2022", "table1"), ("torch", "matplotlib", "pandas")),
+        (("show", "claims", "flgames-2022"), ("torch", "matplotlib", "pandas")),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_command_imports_nothing_slow_that_it_does_not_need(command, slow):
+    code = f"""
+import atexit, sys
+from fedrepro.cli import main
+atexit.register(lambda: print(sorted(set({slow!r}) & set(sys.modules)), file=sys.stderr))
+main({list(command)!r})
+"""
+    assert run(sys.executable, "-c", code).stderr.splitlines()[-1] == "[]"
+
+
+def test_a_check_that_stands_imports_neither_the_specs_nor_numpy():
+    code = (
+        "import sys; from fedrepro import check; check.run(); print({'numpy', 'pydantic', 'yaml'} & set(sys.modules))"
+    )
+    assert run(sys.executable, "-c", code).returncode == 0
+    assert run(sys.executable, "-c", code).stdout == "set()\n"
+
+
 def test_the_command_is_installed():
     (command,) = metadata.entry_points(group="console_scripts", name="fedrepro")
     assert callable(command.load())

@@ -300,7 +300,7 @@ def test_percents_have_two_decimals_and_other_numbers_those_of_the_printed_one(t
 def test_the_largest_part_of_a_tolerance_counts():
     tolerance = Tolerance(spreads=2, points=3, share=0.1, reason="why")
     assert [tolerance.limit(number, spread) for number, spread in ((20, 1), (20, 2), (-50, 2))] == [3, 4, 5]
-    assert layout._allowed(tolerance) == (
+    assert layout.allowed(tolerance) == (
         "the largest of 2 published standard deviations, 3 points, 10% of the published number"
     )
 

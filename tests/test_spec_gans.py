@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lifted import REPO, TO_DO, lifted
 from PIL import Image
 
-from fedrepro import claims, evaluate, figures, layout, panels, plot, quantities, rankings, tables
+from fedrepro import claims, evaluate, figures, latex, layout, panels, plot, quantities, rankings, tables
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.results import Published, join, published
 from fedrepro.spec import load_paper
@@ -268,7 +268,7 @@ def test_a_substitute_is_never_compared_and_ranked_within_each_column(made_up):
     text = tables.csv_text(results)
     assert "22.19,16.64..29.23,3.00,2.00..4.00,1," in text
     assert ",not-compared,mnist-f2u-non-b32," in text
-    for draw in (layout.markdown, layout.latex):
+    for draw in (layout.markdown, latex.table):
         assert "3.00 (2.00 " in draw(sheet)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,57 +13,85 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import hsv_to_rgb
 from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
 from fedrepro import files
 from fedrepro.data import Federation, load
 from fedrepro.streams import torch_stream
 
-COLUMNS, ROWS = 16, 2  # images in a row, rows per label
+
+@dataclass(frozen=True)
+class Look:
+    """How panels look: images in a row, rows per label, panels beside each other, letters of a caption's line."""
+
+    columns: int
+    rows: int
+    beside: int
+    letters: int
+
+
+FEW, MANY = Look(16, 2, 1, 110), Look(8, 1, 3, 44)  # of few labels, and of more than FEW_LABELS
+FEW_LABELS = 4
 CLIENTS = 4  # training clients shown; more would make a sheet that nobody reads
 LABELS = 10  # shown of each client
 GAP = 2  # pixels between images
 BINS, DOTS = 60, 500  # of a client's points, which are more
-WIDTH = 110  # letters of a caption's line
+DPI, COLOURS = 110, 64  # of the picture, so that it stays small
 
 
 def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Path:
     """Write the sample sheet of a dataset: a panel for each of the first clients and for the test client.
 
-    A panel has two rows of images for each label that the client has, of the first ten, augmented as in training; its
+    A panel has rows of images for each label that the client has, of the first ten, augmented as in training; its
     caption is what was measured in its data. The title says how many clients there are. Of tests by domain, those that
     no client has seen are shown. Points are drawn in one panel, in the colours of their clients. Equal arguments give
     equal bytes.
     """
     federation = load(name, seed, params or {})
     picture = _points if federation.x.is_floating_point() else _images
-    png = io.BytesIO()
-    picture(name, seed, federation).savefig(png, format="png", dpi=150, metadata={"Software": None})
+    drawn, png = io.BytesIO(), io.BytesIO()
+    picture(name, seed, federation).savefig(drawn, format="png", dpi=DPI)
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(png, format="png", optimize=True)
     return files.write_bytes(out, png.getvalue())
 
 
 def _images(name: str, seed: int, federation: Federation) -> Figure:
     shown = min(len(federation.sizes), CLIENTS)
+    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
     x, y = federation.x.split(federation.sizes), federation.y.split(federation.sizes)
-    panels = []
+    look = FEW if all(map(_few, y[:shown])) else MANY
+    panels = []  # title, pixels, labels
     for k in range(shown):
-        images, had = sample(x[k], y[k])
+        images, had = sample(x[k], y[k], look)
         if federation.augment:
             images = federation.augment(images, torch_stream(seed, 0, k, "augment"))
-        panels.append((f"client {k + 1}", images, had, federation.facts["clients"][k]))
-    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
+        panels.append(_pictured(f"client {k + 1}: {caption(federation.facts['clients'][k])}", images, had, look))
     for test in tested:
-        panels.append(("test client", *sample(*federation.tests[test]), federation.facts[test]))
-
-    labels = [had.unique().tolist() for _, _, had, _ in panels]
-    mosaics = [mosaic(images, had, kinds) for (_, images, had, _), kinds in zip(panels, labels, strict=True)]
-    heights = [7.5 * len(pixels) / pixels.shape[1] + 0.3 for pixels in mosaics]
-    figure = Figure(figsize=(8, sum(heights) + 0.4), layout="constrained")
+        images, had = sample(*federation.tests[test], look)
+        panels.append(_pictured(f"test client: {caption(federation.facts[test])}", images, had, look))
     clients = f"{shown} of {len(federation.sizes)} clients" + (" and the test client" if tested else "")
-    figure.suptitle(f"{name}, seed {seed}: {clients}", fontsize=10)
-    axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
-    for axis, pixels, kinds, (title, _, _, facts) in zip(axes, mosaics, labels, panels, strict=True):
-        _panel(axis, pixels, kinds, f"{title}: {caption(facts)}")
+    return _arranged(f"{name}, seed {seed}: {clients}", panels, look)
+
+
+def _pictured(title: str, images: Tensor, y: Tensor, look: Look) -> tuple[str, np.ndarray, list[int]]:
+    labels = y.unique().tolist()
+    return title, mosaic(images, y, labels, look if _few(y) else replace(look, rows=1)), labels
+
+
+def _arranged(title: str, panels: Sequence[tuple[str, np.ndarray, list[int]]], look: Look) -> Figure:
+    """The panels line by line; those of a line are as high as the highest."""
+    lines = [panels[start : start + look.beside] for start in range(0, len(panels), look.beside)]
+    high = [max(len(pixels) / pixels.shape[1] for _, pixels, _ in line) for line in lines]
+    heights = [7.5 / look.beside * each + 0.3 * look.beside for each in high]
+    figure = Figure(figsize=(8, sum(heights) + 0.4), layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    axes = figure.subplots(len(lines), look.beside, squeeze=False, height_ratios=heights).flatten()
+    for axis, (said, pixels, labels) in zip(axes, panels, strict=False):
+        _panel(axis, pixels, labels, textwrap.fill(said, look.letters))
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
     return figure
 
 
@@ -72,26 +101,30 @@ def _points(name: str, seed: int, federation: Federation) -> Figure:
     figure.suptitle(f"{name}, seed {seed}: {len(federation.sizes)} clients", fontsize=10)
     axis = figure.subplots()
     for k, points in enumerate(federation.x.split(federation.sizes)):
-        label = f"client {k + 1}: {caption(federation.facts['clients'][k])}"
+        label = textwrap.fill(f"client {k + 1}: {caption(federation.facts['clients'][k])}", FEW.letters)
         if points.shape[1] == 1:
             axis.hist(points[:, 0].numpy(), bins=BINS, alpha=0.7, label=label)
         else:
             axis.scatter(*points[:: len(points) // DOTS].T.numpy(), s=4, label=label)
             axis.set_aspect("equal", adjustable="datalim")
-    figure.legend(loc="outside lower left", fontsize=8)
+    figure.legend(loc="outside lower left", fontsize=7)
     return figure
 
 
-def sample(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _few(y: Tensor) -> bool:
+    return len(y.unique()) <= FEW_LABELS
+
+
+def sample(x: Tensor, y: Tensor, look: Look = FEW) -> tuple[Tensor, Tensor]:
     """The rows of x [M, ...] and y [M] that a panel shows, in their order."""
-    chosen = [torch.nonzero(y == label)[: ROWS * COLUMNS, 0] for label in y.unique()[:LABELS]]
+    chosen = [torch.nonzero(y == label)[: look.rows * look.columns, 0] for label in y.unique()[:LABELS]]
     rows = torch.cat(chosen).sort().values
     return x[rows], y[rows]
 
 
 def caption(facts: dict) -> str:
     """The facts of one client in words: counts as they are, fractions as percentages, lists in brackets."""
-    return textwrap.fill(", ".join(_worded(key.replace("_", " "), value) for key, value in facts.items()), WIDTH)
+    return ", ".join(_worded(key.replace("_", " "), value) for key, value in facts.items())
 
 
 def _worded(what: str, value: float | str) -> str:
@@ -102,16 +135,16 @@ def _worded(what: str, value: float | str) -> str:
     return f"{what} {value:.1%}" if isinstance(value, float) else f"{value:,} {what}"
 
 
-def mosaic(x: Tensor, y: Tensor, labels: Sequence[int]) -> np.ndarray:
+def mosaic(x: Tensor, y: Tensor, labels: Sequence[int], look: Look = FEW) -> np.ndarray:
     """The first images of each of these labels, x uint8 [M, C, H, W], as one RGB picture uint8 [height, width, 3].
 
-    Label after label, ROWS rows each; where a client has fewer images the rest stays grey.
+    Label after label, as many rows each as the look has; where a client has fewer images the rest stays grey.
     """
     height, width = x.shape[-2] + GAP, x.shape[-1] + GAP
-    picture = np.full((len(labels) * ROWS * height, COLUMNS * width, 3), 96, np.uint8)
+    picture = np.full((len(labels) * look.rows * height, look.columns * width, 3), 96, np.uint8)
     for band, label in enumerate(labels):
-        for place, image in enumerate(x[y == label][: ROWS * COLUMNS]):
-            row, column = band * ROWS + place // COLUMNS, place % COLUMNS
+        for place, image in enumerate(x[y == label][: look.rows * look.columns]):
+            row, column = band * look.rows + place // look.columns, place % look.columns
             top, left = row * height, column * width
             picture[top : top + height - GAP, left : left + width - GAP] = rgb(image)
     return picture
@@ -132,9 +165,9 @@ def rgb(image: Tensor) -> np.ndarray:
 
 def _panel(axis: Axes, pixels: np.ndarray, labels: Sequence[int], title: str) -> None:
     axis.imshow(pixels, interpolation="nearest")
-    axis.set_title(title, fontsize=8, loc="left")
+    axis.set_title(title, fontsize=7, loc="left")
     band = len(pixels) / len(labels)
     axis.set_yticks([band * (place + 0.5) for place in range(len(labels))], [f"y = {label}" for label in labels])
-    axis.tick_params(left=False, labelsize=8)
+    axis.tick_params(left=False, labelsize=7)
     axis.set_xticks([])
     axis.spines[:].set_visible(False)
