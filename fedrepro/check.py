@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fedrepro import claims, evaluate, figures, quantities, tables
-from fedrepro.errors import OutsideTolerance
+from fedrepro import claims, evaluate, figures, page, quantities, tables
+from fedrepro.errors import FedreproError, OutsideTolerance
 from fedrepro.files import write_json
 from fedrepro.layout import STYLES
 from fedrepro.results import STATUSES, Result, join
@@ -38,7 +38,7 @@ class Report:
 
 
 def run(root: str | Path = ".") -> Report:
-    """Check tables, figures and claims of every paper from the records and write reports/check.json.
+    """Check tables, figures and claims of every paper, from the records, and the page; write reports/check.json.
 
     `Report.enforce` raises.
     """
@@ -54,6 +54,7 @@ def run(root: str | Path = ".") -> Report:
         if paper.spec.claims:
             report.claims[paper.name], problems = _claims(paper)
             report.problems.extend(problems)
+    report.problems.extend(_page(root))
     report.problems[:] = dict.fromkeys(report.problems)  # a run may be missing in several places
     write_json(root / "reports" / "check.json", _summary(report))
     return report
@@ -119,6 +120,19 @@ def _claims(paper: Paper) -> tuple[dict[str, str], list[str]]:
     return verdicts, _unequal({path: text.encode() for path, text in texts.items()})
 
 
+def _page(root: Path) -> list[str]:
+    """What is wrong with the page; its pictures are compared by their sources, as their bytes depend on the machine."""
+    from fedrepro.page import build, pictures  # slow to import
+
+    path = page.path(root)
+    try:
+        wanted = pictures.unpictured(build.text(root))
+    except FedreproError as error:
+        return [str(error)]
+    fresh = path.exists() and pictures.unpictured(path.read_text(encoding="utf-8")) == wanted
+    return [] if fresh else [_stale_file(path)]
+
+
 def _outside(result: Result) -> str:
     ours = f"reproduced {result}, published {result.reference}, allowed {result.allowed}"
     return f"{result.cell}: {ours}; look for the cause, or declare the deviation in paper.toml with its reason."
@@ -145,11 +159,11 @@ def _stale(paper: Paper, table: str, found: evaluate.Evaluation, results: list[R
 
 
 def _unequal(files: dict[Path, bytes]) -> list[str]:
-    return [
-        f"{path} does not equal what its records render: run `dvc repro`."
-        for path, content in files.items()
-        if not path.exists() or path.read_bytes() != content
-    ]
+    return [_stale_file(path) for path, content in files.items() if not path.exists() or path.read_bytes() != content]
+
+
+def _stale_file(path: Path) -> str:
+    return f"{path} does not equal what its records render: run `dvc repro`."
 
 
 def _tally(verdicts: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedrepro import claims, evaluate, figures, quantities, tables
+from fedrepro import claims, evaluate, figures, page, quantities, tables
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
@@ -202,6 +202,14 @@ def _samples(paper: Paper, figure: str) -> list[str]:
     return [str(evaluate.record_path(paper.name, run).with_name(spec.file)) for run in runs]
 
 
+def _paged(paper: Paper) -> list[str]:
+    """What the page shows of a paper beside tables, figures and claims: records, sample sheets, what is left open."""
+    records = [str(evaluate.record_path(paper.name, run)) for run in paper.drafts()]
+    sheets = [str(paper.sheet_path(sheet)) for sheet in paper.spec.sheets]
+    protocol = page.protocol_path(paper.name, paper.root)
+    return [*records, *sheets, *([str(page.protocol_path(paper.name))] if protocol.exists() else [])]
+
+
 def _code(*modules: str) -> list[str]:
     return [f"fedrepro/{module}.py" for module in modules]
 
@@ -216,7 +224,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     specs += [f"papers/{paper.name}/searches.json" for paper in papers if paper.searched]
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]
-    drawn = [str(path) for name in named for path in tables.paths(*name)]
+    drawn = [str(page.path()), *(str(path) for name in named for path in tables.paths(*name))]
     code = _code("layout", "rankings", "results", "tables")
     if pictured := [(paper.name, figure) for paper in papers for figure in paper.figures]:
         code += _code("plot")
@@ -228,15 +236,15 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
         code += _code("claims", "wording")
         metrics += [str(quantities.path(name)) for name in claiming]
         drawn += [str(path) for name in claiming for path in claims.paths(name)]
-    sheets = [str(paper.sheet_path(sheet)) for paper in papers for sheet in paper.spec.sheets]
+    read = [path for paper in papers for path in _paged(paper)]
     report = {
         "cmd": "fedrepro report",
-        "deps": [*code, *specs, *metrics, *shown, *sheets],
+        "deps": [*code, *page.sources(), *specs, *metrics, *shown, *read],
         "outs": [{path: SHOWN} for path in drawn],
     }
     check = {
         "cmd": "fedrepro check",
-        "deps": ["fedrepro/check.py", *code, *specs, *metrics, *shown, *drawn],
+        "deps": ["fedrepro/check.py", *code, *page.sources(), *specs, *metrics, *shown, *drawn],
         "metrics": [{"reports/check.json": SHOWN}],
     }
     stages = {f"data-{source}": _fetch(source) for source in data}
