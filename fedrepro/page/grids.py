@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -10,6 +10,7 @@ from fedrepro.layout import Column, Entry, Sheet
 from fedrepro.page.align import aligned, signed
 from fedrepro.page.links import Link, anchor, cell_link, run_name
 from fedrepro.results import Result
+from fedrepro.schema import words
 from fedrepro.spec import Paper
 
 MARKS = {
@@ -33,7 +34,6 @@ class Box:
     """What stands in one place: text, what kind of column it is in, and the numbers of its notes.
 
     `status`: shown as a badge. `id`: by which the place is linked to. `link`: to the runs that the number comes from.
-    `same`: whether the row above says so, too.
     """
 
     text: str
@@ -42,16 +42,27 @@ class Box:
     status: str = ""
     id: str = ""
     link: Link | None = None
-    same: bool = False
 
 
-@dataclass
+@dataclass(frozen=True)
+class Group:
+    """Rows that share a heading; without one they are all rows of the table."""
+
+    heading: str
+    rows: list[list[Box]]
+
+
+@dataclass(frozen=True)
 class Grid:
-    """A table for the page. `cells`: id -> what is shown of a number beside its runs, ready for JSON."""
+    """A table for the page. `always`: what holds for all of its rows and is no column therefore.
+
+    The last of the boxes with keys names its row. `cells`: id -> what is shown of a number beside its runs, for JSON.
+    """
 
     heads: list[list[Head]]
-    rows: list[list[Box]]
-    cells: dict[str, dict[str, Any]] = field(default_factory=dict)
+    groups: list[Group]
+    always: str
+    cells: dict[str, dict[str, Any]]
 
 
 def word(status: str) -> str:
@@ -70,15 +81,14 @@ def grid(paper: Paper, sheet: Sheet) -> Grid:
         for entry in row:
             if entry.result is not None and entry.result.cell.runs:
                 cells[anchor(entry.result.cell)] = _cell(paper, sheet, entry.result, places)
-    return Grid(_heads(columns), _dimmed(_lined_up(rows)), cells)
+    return _grouped(columns, rows, cells)
 
 
 def published(sheet: Sheet) -> Grid:
     """What a paper has printed of a sheet, for a table of which nothing is run."""
     kept = [number for number, column in enumerate(sheet.columns) if column.kind in ("key", "published")]
     columns = [sheet.columns[number] for number in kept]
-    rows = [[Box(row[n].text, sheet.columns[n].kind, row[n].notes) for n in kept] for row in sheet.rows]
-    return Grid(_heads(columns), _dimmed(_lined_up(rows)))
+    return _grouped(columns, [[Box(row[n].text, sheet.columns[n].kind) for n in kept] for row in sheet.rows], {})
 
 
 def _columns(column: Column) -> list[Column]:
@@ -127,6 +137,33 @@ def _cell(paper: Paper, sheet: Sheet, result: Result, row: list[tuple[Column, En
     }
 
 
+def _grouped(columns: list[Column], rows: list[list[Box]], cells: dict[str, dict[str, Any]]) -> Grid:
+    """The rows below headings of as many keys as neighbours share; the other keys that differ are columns."""
+    rows, keys = _lined_up(rows), [n for n, column in enumerate(columns) if column.kind == "key"]
+    telling = [n for n in keys if len({row[n].text for row in rows}) > 1] or keys[-1:]
+    for cut in reversed(range(len(telling))):
+        shared, naming = telling[:cut], telling[cut:]
+        groups = [(title, list(own)) for title, own in groupby(rows, lambda row, n=shared: _said(columns, row, n))]
+        if 2 * len(groups) <= len(rows):
+            break
+    shown = [*naming, *(n for n in range(len(columns)) if n not in keys)]
+    always = _said(columns, rows[0], [n for n in keys if n not in telling])
+    drawn = [Group(title, [_without(row, keys, shown) for row in own]) for title, own in groups]
+    return Grid(_heads([columns[n] for n in shown]), drawn, always, cells)
+
+
+def _said(columns: list[Column], row: list[Box], places: list[int]) -> str:
+    """Some keys of a row for a reader, but for those that it does not have."""
+    return words({columns[n].head: row[n].text.replace("_", " ") for n in places if row[n].text != "–"})
+
+
+def _without(row: list[Box], keys: list[int], shown: list[int]) -> list[Box]:
+    """A row with the columns that are shown; the last key that is has the notes of all keys."""
+    noted = tuple(sorted({note for n in keys for note in row[n].notes}))
+    last = max(n for n in shown if n in keys)
+    return [replace(row[n], notes=noted if n == last else () if n in keys else row[n].notes) for n in shown]
+
+
 def _heads(columns: list[Column]) -> list[list[Head]]:
     """One line of heads, or two where columns have groups."""
     if not any(column.group for column in columns):
@@ -152,14 +189,3 @@ def _lined_up(rows: list[list[Box]]) -> list[list[Box]]:
     return [
         [replace(b, text=t) for b, t in zip(row, texts, strict=True)] for row, texts in zip(rows, lined, strict=True)
     ]
-
-
-def _dimmed(rows: list[list[Box]]) -> list[list[Box]]:
-    """With the keys marked that only repeat those above, but for the last key, which names the row."""
-    out, above = [], []
-    for row in rows:
-        keys = [box.text for box in row if box.kind == "key"]
-        same = [n < len(keys) - 1 and keys[: n + 1] == above[: n + 1] for n in range(len(keys))]
-        out.append([replace(box, same=n < len(same) and same[n]) for n, box in enumerate(row)])
-        above = keys
-    return out

@@ -128,12 +128,13 @@ def counts(results: list[Result]) -> dict[str, int]:
 
 
 def gap(results: list[Result]) -> str:
-    """The median distance of compared numbers from the published ones, with its unit; empty where none is compared."""
+    """The median distance of compared numbers from the published ones; empty without any, or where units differ."""
     compared = [result for result in results if result.status in COMPARED and result.difference is not None]
-    if not compared:
+    units = {result.published.unit for result in compared}
+    if len(units) != 1:
         return ""
     middle = statistics.median(abs(result.difference) for result in compared)
-    unit = " points" if all(result.published.unit in SCALE for result in compared) else ""
+    unit = " points" if units <= set(SCALE) else ""
     return f"{middle:.{compared[0].decimals}f}{unit}"
 
 
