@@ -18,7 +18,6 @@ from fedrepro.spec import Paper
 
 COMPARED = ("within", "deviation", "outside")
 SHOWN = (*COMPARED, "not-compared", "not-run")  # what a cell with all that it needs may be
-VERDICTS = {"holds": "hold", "fails": "fail", "undecided": "undecided"}  # of several claims
 HEADINGS = {
     "claims": "Claims", "deviations": "Declared deviations", "not-run": "Not run",
     "protocol": "What the paper leaves open",
@@ -114,10 +113,11 @@ def summary(sections: list[Section]) -> str:
     """The result of all papers in one sentence."""
     found = {status: sum(section.counts[status] for section in sections) for status in STATUSES}
     compared, every = sum(found[status] for status in COMPARED), sum(found.values())
-    rest = [f"{found[status]} are {word(status)}" for status in ("not-compared", "not-run") if found[status]]
-    verdicts = f"{found['within']} are within tolerance, {found['deviation']} outside with a declared reason"
+    others = [status for status in ("not-compared", "not-run") if found[status]]
+    rest = [f"{found[status]} {_are(found[status])} {word(status)}" for status in others]
+    verdicts = f"{found['within']} within tolerance, {found['deviation']} outside with a declared reason"
     undeclared = f", {found['outside']} outside without one" if found["outside"] else ""
-    said = f"Of {_numbers(every, 'published number')}, {compared} are compared: {verdicts}{undeclared}."
+    said = f"Of {_numbers(every, 'published number')}, {compared} {_are(compared)} compared: {verdicts}{undeclared}."
     return f"{said} {' and '.join(rest)}." if rest else said
 
 
@@ -140,24 +140,27 @@ def gap(results: list[Result]) -> str:
 
 def sentences(section: Section) -> list[str]:
     """The result of a paper at its budget, for a reader in a hurry."""
-    found, every = section.counts, sum(section.counts.values())
+    found, every = section.counts, _numbers(sum(section.counts.values()), "published number")
     compared, said = sum(found[status] for status in COMPARED), []
     if compared:
         typical = f"; the median difference is {section.gap}" if section.gap else ""
-        said.append(f"{found['within']} of {_numbers(compared, 'number')} compared are within tolerance{typical}.")
+        of = f"{found['within']} of {_numbers(compared, 'number')} compared"
+        said.append(f"{of} {_are(found['within'])} within tolerance{typical}.")
     if found["outside"]:
-        said.append(f"{found['outside']} are outside without a declared reason.")
+        said.append(f"{found['outside']} {_are(found['outside'])} outside without a declared reason.")
     if found["deviation"]:
-        said.append(f"{found['deviation']} are outside, declared with a reason{_mostly(section.deviations)}")
+        are = f"{found['deviation']} {_are(found['deviation'])}"
+        said.append(f"{are} outside, declared with a reason{_mostly(section.deviations)}")
     if found["not-compared"]:
-        said.append(f"{found['not-compared']} are run and never compared: their metric or budget is not the paper's.")
+        are = f"{found['not-compared']} {_are(found['not-compared'])}"
+        said.append(f"{are} run and never compared: the metric or the budget is not the paper's.")
     if found["not-run"]:
-        some = f"{found['not-run']} of {_numbers(every, 'published number')} are not run"
-        none = f"none of {_numbers(every, 'published number')} is run so far".capitalize()
-        said.append(f"{some if found['not-run'] < every else none}{_mostly(section.not_run)}")
+        whole = found["not-run"] == sum(found.values())
+        some = f"{found['not-run']} of {every} {_are(found['not-run'])} not run"
+        said.append(f"{f'None of {every} is run so far' if whole else some}{_mostly(section.not_run)}")
     if section.claims:
         verdicts = Counter(claim.verdict for claim in section.claims)
-        tally = ", ".join(f"{verdicts[name]} {verb}" for name, verb in VERDICTS.items() if verdicts[name])
+        tally = ", ".join(f"{verdicts[verdict]} {_verb(verdict, verdicts[verdict])}" for verdict in sorted(verdicts))
         said.append(f"{_numbers(len(section.claims), 'claim')}: {tally}.")
     return [*said, f"Budget: {section.budget}."]
 
@@ -170,3 +173,12 @@ def _mostly(found: list[Reason]) -> str:
 
 def _numbers(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _verb(verdict: str, count: int) -> str:
+    """The verdict of so many claims: several hold or fail."""
+    return verdict if count == 1 else verdict.removesuffix("s")
