@@ -164,7 +164,7 @@ def test_a_run_is_there_once_with_what_its_record_says(toy, read):
     assert facts["stopping rule"] == "training accuracy below 57.50%, after 10 rounds and once above 61.25%"
     assert (facts["device"], facts["versions"], facts["commit"]) == ("cpu, 1 thread", "python 3.11", "none")
     assert (facts["sha256 of the data"], facts["sha256 of the code"]) == ("f00d", "c0de")
-    assert facts["trained"] == "2024-01-01T00:00:00Z to 2024-01-01T00:00:01Z"
+    assert facts["trained"] == "2024-01-01 00:00:00Z to 2024-01-01 00:00:01Z"
     for address in (shown["record"], shown["curves"]):
         assert (toy.root / "reports" / address).exists()
 

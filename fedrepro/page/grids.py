@@ -88,7 +88,8 @@ def published(sheet: Sheet) -> Grid:
     """What a paper has printed of a sheet, for a table of which nothing is run."""
     kept = [number for number, column in enumerate(sheet.columns) if column.kind in ("key", "published")]
     columns = [sheet.columns[number] for number in kept]
-    return _grouped(columns, [[Box(row[n].text, sheet.columns[n].kind) for n in kept] for row in sheet.rows], {})
+    rows = [[Box(row[n].text, sheet.columns[n].kind, row[n].notes) for n in kept] for row in sheet.rows]
+    return _grouped(columns, rows, {})
 
 
 def _columns(column: Column) -> list[Column]:

@@ -55,7 +55,10 @@ def _facts(config: RunConfig, whole: dict[str, Any], made: list[dict[str, Any]])
         ("stopping rule", _stop(config)),
         ("device", _each(_device(each) for each in made)),
         ("precision", _each(each["precision"] for each in made)),
-        ("trained", f"{min(each['started'] for each in made)} to {max(each['finished'] for each in made)}"),
+        (
+            "trained",
+            f"{min(_time(each['started']) for each in made)} to {max(_time(each['finished']) for each in made)}",
+        ),
         ("versions", _each(", ".join(f"{k} {v}" for k, v in each["versions"].items()) for each in made)),
         ("command", _each(str(each["command"]) for each in made)),
         ("commit", _each(each["commit"] or "none" for each in made)),
@@ -73,9 +76,13 @@ def _stop(config: RunConfig) -> str:
     stop = config.stop
     if stop is None:
         return ""
-    moved = f"; shown with it moved by {_each(f'{100 * shift:+g}' for shift in stop.shifts)} points"
+    moved = f"; shown with it moved by {' and '.join(f'{100 * shift:+g}' for shift in stop.shifts)} points"
     rule = f"training accuracy below {100 * stop.threshold:.2f}%, after {stop.warm_start} rounds"
     return f"{rule} and once above {100 * (stop.threshold + stop.margin):.2f}%{moved if stop.shifts else ''}"
+
+
+def _time(text: str) -> str:
+    return text.replace("T", " ").replace("+00:00", " UTC")
 
 
 def _device(made: dict[str, Any]) -> str:
