@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 from fedrepro.layout import Column, Entry, Sheet
@@ -13,6 +13,7 @@ from fedrepro.results import Result
 from fedrepro.schema import words
 from fedrepro.spec import Paper
 
+COMPARED = ("within", "deviation", "outside")  # statuses of numbers that are compared
 MARKS = {
     "within": "✓", "deviation": "†", "outside": "✗", "not-compared": "≈", "not-run": "○", "missing": "!",
     "holds": "✓", "fails": "✗", "undecided": "?", "above": "✓", "below": "✗", "neither": "?",
@@ -110,7 +111,7 @@ def _boxes(paper: Paper, column: Column, entry: Entry) -> list[Box]:
 
 def _difference(result: Result) -> str:
     """Reproduced less published, where the two are compared."""
-    compared = result.status in ("within", "deviation", "outside") and result.difference is not None
+    compared = result.status in COMPARED and result.difference is not None
     return signed(result.difference, result.decimals) if compared else ""
 
 
@@ -125,10 +126,9 @@ def _cell(paper: Paper, sheet: Sheet, result: Result, row: list[tuple[Column, En
     if difference := _difference(result):
         facts += [("difference", difference), ("allowed", result.allowed)]
     facts += [("verdict", f"{MARKS[result.status]} {word(result.status)}"), ("budget", result.budget.label)]
-    others = [entry.notes for column, entry in row if column.kind in ("key", "fact")]
-    beside = [e.notes for (_, e), (_, following) in pairwise(row) if following.result is result]
-    own = [entry.notes for _, entry in row if entry.result is result]
-    noted = sorted({number for notes in (*others, *beside, *own) for number in notes})
+    at = next(n for n, (_, entry) in enumerate(row) if entry.result is result)
+    told = [*(each for each in row if each[0].kind in ("key", "fact")), *row[at - 1 : at + 1]]  # it stands behind print
+    noted = sorted({number for _, entry in told for number in entry.notes})
     return {
         "title": sheet.title,
         "facts": facts,

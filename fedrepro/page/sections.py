@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from fedrepro import layout, tables
 from fedrepro.page import evidence, grids, pictures, protocol, protocol_path, reasons
 from fedrepro.page.evidence import Claim
-from fedrepro.page.grids import Grid, word
+from fedrepro.page.grids import COMPARED, Grid, word
 from fedrepro.page.links import seen
 from fedrepro.page.pictures import Figure
 from fedrepro.page.reasons import Reason
 from fedrepro.results import SCALE, STATUSES, Result, join
 from fedrepro.spec import Paper
 
-COMPARED = ("within", "deviation", "outside")
 SHOWN = (*COMPARED, "not-compared", "not-run")  # what a cell with all that it needs may be
 HEADINGS = {
     "claims": "Claims", "deviations": "Declared deviations", "not-run": "Not run",
