@@ -8,13 +8,13 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from fedrepro import verdicts
+from fedrepro import page, verdicts
 from fedrepro.files import file_digest, write_text
 from fedrepro.verdicts import Report
 
 STAMP = Path(".fedrepro/checked")  # of what the verdict in reports/check.json is, on this machine
 PACKAGE = Path(__file__).parent
-DRAWN_BY = ("matplotlib", "numpy")
+DRAWN_BY = ("jinja2", "markdown-it-py", "matplotlib", "numpy")
 
 
 def run(root: str | Path = ".") -> Report:
@@ -41,9 +41,10 @@ def run(root: str | Path = ".") -> Report:
 def inputs(root: Path) -> list[Path]:
     """The files that a verdict depends on: papers, planned runs, what was rendered of them, and this package."""
     folders = [path for folder in ("papers", "runs", "reports") for path in sorted((root / folder).glob("*"))]
-    own = (root / "runs" / "adhoc", root / "reports" / "agreement", verdicts.path(root))
-    found = [path for folder in folders if folder not in own for path in _files(folder)]
-    return sorted([*found, *PACKAGE.rglob("*.py"), root / "params.yaml"])
+    apart = (root / "runs" / "adhoc", root / "reports" / "agreement", verdicts.path(root))
+    found = [path for folder in folders if folder not in apart for path in _files(folder)]
+    own = [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / source for source in page.sources())]
+    return sorted({*found, *own, *(root / "docs").glob("protocol-*.md"), root / "params.yaml"})
 
 
 def _files(place: Path) -> list[Path]:

@@ -145,20 +145,9 @@ def texts(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> di
 
 def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sheet:
     """A row for each pair; below, the claims with their verdicts, and how these come about."""
-    budget = paper.spec.budgets[paper.budget].of("claims")
     found = verdicts(evidence)
     legend = [f"{name}: {found[name]}. {words(claim)}" for name, claim in paper.spec.claims.items()]
-    legend.append(JUDGED)
-    legend += [COUNTED] if any(claim.published is not None for claim in paper.spec.claims.values()) else []
-    alone = any(not block.low for claim in paper.spec.claims.values() for block in claim.blocks)
-    legend += [LEVELLED] if alone else []
-    legend += [GAINED] if any(claim.gains for claim in paper.spec.claims.values()) else []
-    legend += [f"{metric}: {said}." for metric, said in substitutes(paper).items()]
-    legend.append(f"Budget: {budget.label}.")
-    if not budget.compare:
-        legend.append("The numbers of this budget are never compared with the paper's: they say nothing about it.")
-    others = sorted({reading.substitute for reading in readings} - {""})
-    legend += [f"Data: {other}, in place of the paper's own." for other in others]
+    legend += judged(paper, readings)
     columns = [*(Column(head, "key") for head in ("claim", "pair")), Column("difference", "fact")]
     columns += [Column("95% interval", "fact"), Column("seeds", "fact"), Column("verdict", "key")]
     drawn = Sheet(f"Claims of {paper.spec.title}", legend, columns)
@@ -169,6 +158,23 @@ def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sh
             numbers = _numbers(row, comparison, rows)
             drawn.rows.append([*map(Entry, (row.claim, row.pair, *numbers, str(row.n))), verdict])
     return drawn
+
+
+def judged(paper: Paper, readings: list[Reading]) -> list[str]:
+    """How the verdicts on a paper's claims come about, and what they are about: one line for each thing to know."""
+    budget = paper.spec.budgets[paper.budget].of("claims")
+    legend = [JUDGED]
+    legend += [COUNTED] if any(claim.published is not None for claim in paper.spec.claims.values()) else []
+    alone = any(not block.low for claim in paper.spec.claims.values() for block in claim.blocks)
+    legend += [LEVELLED] if alone else []
+    legend += [GAINED] if any(claim.gains for claim in paper.spec.claims.values()) else []
+    legend += [f"{metric}: {said}." for metric, said in substitutes(paper).items()]
+    legend.append(f"Budget: {budget.label}.")
+    if not budget.compare:
+        legend.append("The numbers of this budget are never compared with the paper's: they say nothing about it.")
+    others = sorted({reading.substitute for reading in readings} - {""})
+    legend += [f"Data: {other}, in place of the paper's own." for other in others]
+    return legend
 
 
 def _evidence(claim: str, comparison: Comparison, seeds: Seeds, margin: float) -> Evidence:

@@ -173,12 +173,17 @@ def evaluate(paper: Paper = None, table: Table = None, figure: Figure = None, cl
 
 
 @app.command()
-def report() -> None:
-    """Write tables as .csv, .md and .tex, figures as .svg and .png, claims as .csv and .md, from `evaluate`'s rows."""
+def report(show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False) -> None:
+    """Write tables, figures and claims from `evaluate`'s rows, and reports/index.html, a page that shows them all.
+
+    Tables are .csv, .md and .tex, figures .svg and .png, claims .csv and .md.
+    """
     from fedrepro import report
 
     for path in report.render():
         typer.echo(f"wrote {path}")
+    if show:
+        report.browse(path)
 
 
 @app.command()

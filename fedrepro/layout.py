@@ -29,11 +29,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in one place: text, the status that it shows, and the numbers of its notes."""
+    """What stands in one place: text, the status that it shows, the numbers of its notes; `result`: whose number."""
 
     text: str
     status: str = ""
     notes: tuple[int, ...] = ()
+    result: Result | None = None
 
     @property
     def marked(self) -> str:
@@ -162,7 +163,7 @@ def _row(
     for result in results:
         row.append(Entry(str(result.published), notes=drawn.note(_on_print(result), _swapped(result))))
         lacks = (f"A part of its grid is left out: {reason}." for reason in result.cell.lacks)
-        row.append(Entry(str(result), result.status, drawn.note(_remark(result), *lacks)))
+        row.append(Entry(str(result), result.status, drawn.note(_remark(result), *lacks), result))
         if result.cell.metric in moved:
             row.append(Entry(", ".join(_some(values, len(result.measures)) for values in result.sensitivity)))
     ran = max(results, key=lambda result: len(result.measures))  # a metric may have been left out with a reason

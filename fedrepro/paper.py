@@ -82,10 +82,8 @@ class Paper:
         return self.spec.tables[table]
 
     def figure(self, figure: str) -> Figure:
-        """A figure by name; UsageError with the closest name where there is none."""
-        if figure not in self.spec.figures:
-            raise unknown(f"figure of {self.name}", figure, self.spec.figures)
-        found = self.spec.figures[figure]
+        """A figure that is run, by name; UsageError with the closest name where there is none."""
+        found = self._figure(figure)
         reasons = [self._left_out(found, spot.cell) for spot in found.spots()]
         if all(reasons):
             raise UsageError(f"figure {figure!r} of {self.name} is not run: {reasons[0]}.")
@@ -138,8 +136,8 @@ class Paper:
         return [(spot, self._run_name(spot.cell)) for spot in self._spots(self.figure(figure))]
 
     def left_out(self, figure: str) -> list[str]:
-        """Why some of a figure's cells are not run."""
-        spec = self.figure(figure)
+        """Why some of a figure's cells are not run, or all."""
+        spec = self._figure(figure)
         return list(dict.fromkeys(filter(None, (self._left_out(spec, spot.cell) for spot in spec.spots()))))
 
     def figure_runs(self, figure: str) -> list[str]:
@@ -260,6 +258,11 @@ class Paper:
                 yield from places
         for figure in self.spec.figures.values():
             yield from (spot.cell for spot in self._spots(figure, budget))
+
+    def _figure(self, figure: str) -> Figure:
+        if figure not in self.spec.figures:
+            raise unknown(f"figure of {self.name}", figure, self.spec.figures)
+        return self.spec.figures[figure]
 
     def _spots(self, figure: Figure, budget: str | None = None) -> list[Spot]:
         """Where a figure shows the cells that are run."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedrepro import claims, evaluate, figures, quantities, summary, tables, verdicts
+from fedrepro import claims, evaluate, figures, page, quantities, summary, tables, verdicts
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
@@ -202,6 +202,14 @@ def _samples(paper: Paper, figure: str) -> list[str]:
     return [str(evaluate.record_path(paper.name, run).with_name(spec.file)) for run in runs]
 
 
+def _paged(paper: Paper) -> list[str]:
+    """What the page shows of a paper beside tables, figures and claims: records, sample sheets, what is left open."""
+    records = [str(evaluate.record_path(paper.name, run)) for run in paper.drafts()]
+    sheets = [str(paper.sheet_path(sheet)) for sheet in paper.spec.sheets]
+    protocol = page.protocol_path(paper.name, paper.root)
+    return [*records, *sheets, *([str(page.protocol_path(paper.name))] if protocol.exists() else [])]
+
+
 def _code(*modules: str) -> list[str]:
     return [f"fedrepro/{module}.py" for module in modules]
 
@@ -216,7 +224,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     specs += [f"papers/{paper.name}/searches.json" for paper in papers if paper.searched]
     named = [(paper.name, table) for paper in papers for table in paper.spec.tables]
     metrics = [str(evaluate.path(*name)) for name in named]
-    drawn = [str(path) for name in named for path in tables.paths(*name)]
+    drawn = [str(page.path()), *(str(path) for name in named for path in tables.paths(*name))]
     code = _code("latex", "layout", "rankings", "results", "tables")
     if pictured := [(paper.name, figure) for paper in papers for figure in paper.figures]:
         code += _code("plot")
@@ -231,15 +239,15 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     code += _code("summary")
     drawn += map(str, summary.paths([paper.name for paper in papers]))
     agreements = [verdicts.agreement(paper.name) for paper in papers]
-    sheets = [str(paper.sheet_path(sheet)) for paper in papers for sheet in paper.spec.sheets]
+    read = [path for paper in papers for path in _paged(paper)]
     report = {
         "cmd": "fedrepro report",
-        "deps": [*code, *specs, *metrics, *shown, *sheets],
+        "deps": [*code, *page.sources(), *specs, *metrics, *shown, *read],
         "outs": [{path: SHOWN} for path in drawn],
     }
     check = {
         "cmd": "fedrepro check",
-        "deps": [*_code("check", "verdicts", "verify"), *code, *specs, *metrics, *shown, *drawn],
+        "deps": [*_code("check", "verdicts", "verify"), *code, *page.sources(), *specs, *metrics, *shown, *drawn],
         "outs": [{str(verdicts.path()): SHOWN}, *({str(points): SHOWN} for _, points in agreements)],
         "metrics": [{str(counts): SHOWN} for counts, _ in agreements],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +37,15 @@ def evaluate(
 
 
 def render(root: str | Path = ".") -> list[Path]:
-    """Write all tables, figures and claims, from what `evaluate` wrote."""
+    """Write all tables, figures and claims from what `evaluate` wrote, and the page that shows them with their runs."""
     from fedrepro import plot  # slow to import, and `evaluate` needs none of it
+    from fedrepro.page import build
 
-    return [*tables.render(root), *plot.render(root), *claims.render(root), *summary.render(root)]
+    made = [*tables.render(root), *plot.render(root), *claims.render(root), *summary.render(root)]
+    return [*made, build.render(root)]
+
+
+def browse(page: Path) -> None:
+    """Show a page in the user's browser. Raises UsageError where there is none."""
+    if not webbrowser.open(page.resolve().as_uri()):
+        raise UsageError(f"no browser was found: open {page} in one yourself.")

@@ -29,11 +29,11 @@ def outcome(record: dict) -> Table:
     heads = [("seed", "status", "rounds", *names)]
     rows: list[tuple[str | Text, ...]] = []
     for seed, entry in record["seeds"].items():
-        values = (_number(metric, entry["metrics"].get(metric)) for metric in metrics)
+        values = (number(metric, entry["metrics"].get(metric)) for metric in metrics)
         rows.append((seed, Text(entry["status"], style=ENDINGS[entry["status"]]), str(entry["rounds"]), *values))
     columns = {metric: [entry["metrics"][metric] for entry in entries if entry["metrics"]] for metric in metrics}
     last = [
-        (name, "", "", *(_number(metric, reduce(values)) for metric, values in columns.items()))
+        (name, "", "", *(number(metric, reduce(values)) for metric, values in columns.items()))
         for name, reduce in ((("mean", fmean), ("spread", pstdev)) if metrics else ())
     ]
     last.append(("n", "", "", *(str(len(values)) for values in columns.values())))
@@ -144,7 +144,8 @@ def _recorded(path: Path) -> Text:
     return Text(f"{counts} ({record.get('budget')})")
 
 
-def _number(metric: str, value: float | None) -> str:
+def number(metric: str, value: float | None) -> str:
+    """A metric's value for a reader, accuracies in percent."""
     scale, form = METRIC.get(metric.rpartition("_")[2], (1.0, ".4g"))
     return "–" if value is None else f"{scale * value:{form}}"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from fedrepro import claims, evaluate, figures, quantities, summary, tables
-from fedrepro.errors import UsageError
+from fedrepro import claims, evaluate, figures, page, quantities, summary, tables
+from fedrepro.errors import FedreproError, UsageError
 from fedrepro.layout import allowed
 from fedrepro.results import STATUSES, Result, join
 from fedrepro.schema import Gallery, Remark, Table
@@ -15,7 +15,7 @@ from fedrepro.verdicts import Report, Verdict
 
 
 def everything(root: Path) -> Report:
-    """Render tables, figures and claims of every paper from the records, and compare. UsageError without papers."""
+    """Render all of every paper from the records, and the page, and compare. UsageError without papers."""
     report = Report({}, {}, {}, [], [])
     papers = load_papers(root)
     if not papers:
@@ -34,6 +34,7 @@ def everything(root: Path) -> Report:
             report.claims[paper.name], problems = _claims(paper)
             report.problems.extend(problems)
     report.problems.extend(_summaries(papers, report))
+    report.problems.extend(_page(root))
     report.problems[:] = dict.fromkeys(report.problems)  # a run may be missing in several places
     return report
 
@@ -84,6 +85,19 @@ def _summaries(papers: list[Paper], report: Report) -> list[str]:
     return _unequal({path: text.encode() for path, text in texts.items()})
 
 
+def _page(root: Path) -> list[str]:
+    """What is wrong with the page; its pictures are compared by their sources, as their bytes depend on the machine."""
+    from fedrepro.page import build, pictures  # slow to import
+
+    path = page.path(root)
+    try:
+        wanted = pictures.unpictured(build.text(root))
+    except FedreproError as error:
+        return [str(error)]
+    fresh = path.exists() and pictures.unpictured(path.read_text(encoding="utf-8")) == wanted
+    return [] if fresh else [_unlike(path)]
+
+
 def _outside(result: Result) -> str:
     ours = f"reproduced {result}, published {result.reference}, allowed {result.allowed}"
     return f"{result.cell}: {ours}; look for the cause, or declare the deviation in paper.toml with its reason."
@@ -110,11 +124,11 @@ def _stale(paper: Paper, table: str, found: evaluate.Evaluation, results: list[R
 
 
 def _unequal(files: dict[Path, bytes]) -> list[str]:
-    return [
-        f"{path} does not equal what its records render: run `dvc repro`."
-        for path, content in files.items()
-        if not path.exists() or path.read_bytes() != content
-    ]
+    return [_unlike(path) for path, content in files.items() if not path.exists() or path.read_bytes() != content]
+
+
+def _unlike(path: Path) -> str:
+    return f"{path} does not equal what its records render: run `dvc repro`."
 
 
 def _counts(results: list[Result]) -> dict[str, int]:

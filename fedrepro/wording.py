@@ -29,6 +29,11 @@ LEVELLED = "Where there is no second cell, the difference is the number of the f
 
 def words(claim: Claim) -> str:
     """What is claimed, where, and how it is measured."""
+    return f"“{claim.statement}” ({claim.place}). {measured(claim)}"
+
+
+def measured(claim: Claim) -> str:
+    """How a claim is measured."""
     quantity = claim.quantity
     metric = getattr(quantity, "metric", "")
     name = metric.replace("_", " ")
@@ -51,7 +56,7 @@ def words(claim: Claim) -> str:
         until = f" to round {quantity.until}" if quantity.until else " on"
         how = f"standard deviation of the {name} within {quantity.window} watched rounds, from the warm start{until}"
     how += f"; {claim.published} pairs in the paper" if claim.published is not None else ""
-    return f"“{claim.statement}” ({claim.place}). Measured: {how}; margin: {claim.margin:g}{unit}."
+    return f"Measured: {how}; margin: {claim.margin:g}{unit}."
 
 
 def _level(quantity: FirstRound) -> str:

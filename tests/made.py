@@ -184,7 +184,7 @@ def watch(loaded: Paper, run: str, curves: dict[int, dict[str, dict[int, float]]
 
 def command(arguments: list[str]) -> None:
     """A stand-in for `fedrepro` in a DVC stage: notes the call in the file `log`, and makes what the stage promises."""
-    from fedrepro import check, evaluate, plan, tables
+    from fedrepro import check, evaluate, plan, report
 
     verb = arguments[0]
     named = dict(zip(arguments[1::2], arguments[2::2], strict=False))
@@ -200,6 +200,6 @@ def command(arguments: list[str]) -> None:
     elif verb == "evaluate":
         evaluate.table(NAME, named["--table"])
     elif verb == "report":
-        tables.render()
+        report.render()
     else:
         check.run().enforce()

@@ -7,7 +7,7 @@ import made
 import pytest
 from rich.console import Console
 
-from fedrepro import check, evaluate, tables, verdicts, verify
+from fedrepro import check, evaluate, report, verdicts, verify
 from fedrepro.errors import OutsideTolerance
 
 OUTSIDE = [(0.70, 0.10), (0.71, 0.11), (0.72, 0.12)]  # of toys-plain: the training accuracy is 14 points too low
@@ -23,7 +23,7 @@ def checked(root, spec=made.SPEC, budget="paper", **changed):
     made.paper(root, spec=spec, budget=budget)
     made.records(root, **changed)
     evaluate.table(made.NAME, "t1", root)
-    tables.render(root)
+    report.render(root)
     return check.run(root)
 
 
@@ -85,7 +85,7 @@ def test_missing_record_fails_and_its_cells_are_missing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "file", ["metrics/toy-2022/t1.csv", *(f"tables/toy-2022/t1.{k}" for k in ("csv", "md", "tex"))]
+    "file", ["index.html", "metrics/toy-2022/t1.csv", *(f"tables/toy-2022/t1.{k}" for k in ("csv", "md", "tex"))]
 )
 def test_a_file_that_its_records_do_not_render_fails(tmp_path, file):
     checked(tmp_path)

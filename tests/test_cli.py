@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean, pstdev
 
 import commands
 import pytest
 import typer
 from commands import GAME, PAPER, PLAIN, SMALL, fedrepro
+from pages import Page, plain
 
 from fedrepro import bench, cli, settings
 from fedrepro.errors import FedreproError, UsageError
@@ -302,8 +304,24 @@ def test_evaluate_all_or_one(inside):
 
 def test_report_names_its_files(inside):
     assert inside["report"].out.splitlines() == [
-        f"wrote reports/tables/{PAPER}/t1.{kind}" for kind in ("csv", "md", "tex")
+        *(f"wrote reports/tables/{PAPER}/t1.{kind}" for kind in ("csv", "md", "tex")),
+        "wrote reports/index.html",
     ]
+
+
+def test_the_command_beside_a_number_of_the_page_gives_that_number(inside, tmp_path):
+    read = Page(Path("reports/index.html").read_text(encoding="utf-8"))
+    (name, cell), *_ = read.data["cells"].items()
+    shown = read.data["runs"][cell["runs"][0]]
+    program, *command = shown["command"].split()
+    assert program == "fedrepro"
+    assert fedrepro(*command, "--out", tmp_path).code == 0
+    again = json.loads((tmp_path / "record.json").read_text())["seeds"]
+    assert [row[0] for row in shown["seeds"]] == list(again)
+    place = shown["heads"].index("test accuracy")
+    accuracies = [entry["metrics"]["test_accuracy"] for entry in again.values()]
+    assert [row[place] for row in shown["seeds"]] == [f"{100 * accuracy:.2f}" for accuracy in accuracies]
+    assert plain(read.cells[name][0]) == f"{100 * fmean(accuracies):.2f} ± {100 * pstdev(accuracies):.2f}"
 
 
 def test_check_prints_its_verdict(inside):

@@ -11,7 +11,7 @@ import made
 import pytest
 import yaml
 
-from fedrepro import plan
+from fedrepro import page, plan
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.spec import load_paper
 
@@ -57,7 +57,7 @@ def test_every_output_is_in_git_and_declared_once(root):
     ]
     assert all(settings["cache"] is False for out in declared for settings in out.values())
     names = [name for out in declared for name in out]
-    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 3 + 1 + 2
+    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 3 + 1 + 2 + 1
 
 
 def test_dvc_shows_how_a_paper_agrees(root):
@@ -70,6 +70,18 @@ def test_dvc_shows_how_a_paper_agrees(root):
 def test_the_root_reaches_every_table(root):
     for name in ("report", "check"):
         assert "reports/metrics/toy-2022/t1.csv" in stages(root / "dvc.yaml")[name]["deps"]
+
+
+def test_the_page_depends_on_every_record_and_on_what_is_left_open(root):
+    deps = stages(root / "dvc.yaml")["report"]["deps"]
+    records = {f"runs/toy-2022/{run}/record.json" for run in made.RUNS}
+    assert records | {"fedrepro/page/build.py", "fedrepro/page/templates/style.css"} <= set(deps)
+    protocol = root / "docs/protocol-toy-2022.md"
+    assert "docs/protocol-toy-2022.md" not in deps
+    protocol.parent.mkdir()
+    protocol.write_text("# Protocol\n")
+    plan.write(root, SOURCES)
+    assert "docs/protocol-toy-2022.md" in stages(root / "dvc.yaml")["report"]["deps"]
 
 
 def test_writing_twice_changes_nothing_and_a_change_is_seen(root):
@@ -180,8 +192,8 @@ def dvc(root, tmp_path_factory, monkeypatch):
     """A repository with the toy's sources, and the real `dvc repro` on it; returns the commands that a call ran."""
     code = ("train", "evaluate", "layout", "rankings", "results", "tables", "methods/plain", "methods/game")
     code += ("check", "latex", "summary", "verdicts", "verify")
-    for path in code:
-        source = root / f"fedrepro/{path}.py"
+    for path in (*(f"fedrepro/{name}.py" for name in code), *page.sources()):
+        source = root / path
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text("1\n")
     (root / "fedrepro/data").mkdir()

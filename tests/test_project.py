@@ -211,14 +211,21 @@ def test_params_name_a_budget_for_every_paper():
 
 @pytest.fixture
 def ci(tmp_path):
-    """Runs a copy of .ci/run from elsewhere with a `make` that tells what it was given."""
+    """Runs a copy of .ci/run from elsewhere with a `make` that tells what it was given, by default with a browser.
+
+    On its PATH are stand-ins and what a shell cannot do without, so that nothing is installed.
+    """
     copy = tmp_path / "checkout/.ci/run"
     copy.parent.mkdir(parents=True)
     shutil.copy(ROOT / ".ci/run", copy)
-    make = script(tmp_path / "bin/make", 'echo "$PWD|$*|${FEDREPRO_DATA_DIR-unset}"')
+    bin = script(tmp_path / "bin/make", 'echo "$PWD|$*|${FEDREPRO_DATA_DIR-unset}"').parent
+    script(bin / "id", "echo 0")
+    script(bin / "chromium", "exit 1")
+    for tool in ("bash", "env", "dirname", "sh"):
+        (bin / tool).symlink_to(shutil.which(tool))
 
     def start(**env: str) -> list[str]:
-        return run(copy, cwd=tmp_path, PATH=f"{make.parent}:{os.environ['PATH']}", **env).stdout.strip().split("|")
+        return run(copy, cwd=tmp_path, PATH=str(bin), **env).stdout.strip().split("|")
 
     return start
 
@@ -235,6 +242,18 @@ def test_ci_uses_the_data_beside_the_checkout_unless_told_otherwise(ci, tmp_path
     assert ci()[-1] == str(beside)
     assert ci(FEDREPRO_DATA_DIR="elsewhere")[-1] == "elsewhere"
     assert ci(FEDREPRO_DATA_DIR="")[-1] == ""
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("works", [True, False])
+def test_ci_installs_a_browser_where_there_is_none_and_goes_on_without(ci, tmp_path, there, works):
+    if not there:
+        (tmp_path / "bin/chromium").unlink()
+    script(tmp_path / "bin/apt-get", f'echo "$*" >> {tmp_path}/log; {"true" if works else "false"}')
+    assert ci()[1] == "test"
+    asked = (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
+    installed = ["update -qq", "install -qq -y chromium-headless-shell"]
+    assert asked == ([] if there else installed if works else installed[:1])
 
 
 def test_the_workflow_does_the_same_and_then_checks_the_results():

@@ -1,0 +1,44 @@
+"""The page as a whole: its parts put into the templates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fedrepro.files import write_text
+from fedrepro.page import grids, path, provenance, sections
+from fedrepro.spec import load_papers
+
+
+def render(root: str | Path = ".") -> Path:
+    """Write the page. Equal inputs give equal bytes, on one machine: those of pictures depend on its libraries.
+
+    Raises FedreproError where what it is made of is missing, or a record is not the one that was asked for.
+    """
+    return write_text(path(root), text(root))
+
+
+def text(root: str | Path = ".") -> str:
+    """What the page says. Raises FedreproError as `render`."""
+    papers = load_papers(root)
+    parts = [sections.section(paper) for paper in papers]
+    runs = {name: run for paper in papers for name, run in provenance.runs(paper).items()}
+    cells = {name: cell for part in parts for table in part.tables for name, cell in table.grid.cells.items()}
+    shown = {"papers": parts, "summary": sections.summary(parts), "data": {"cells": cells, "runs": runs}}
+    return _environment().get_template("page.html").render(shown)
+
+
+def _environment() -> Environment:
+    """Everything that is not a template's own is escaped; JSON keeps its order and cannot end its element."""
+    found = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "sort_keys": False}
+    found.globals |= {"marks": grids.MARKS, "word": grids.word, "shown": sections.SHOWN, "headings": sections.HEADINGS}
+    found.globals["sentences"] = sections.sentences
+    return found

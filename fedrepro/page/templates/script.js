@@ -1,0 +1,79 @@
+"use strict";
+// A number opens where it comes from. Without this script its link leads to the record of its run.
+
+const { cells, runs } = JSON.parse(document.getElementById("data").textContent);
+const dialog = document.getElementById("provenance");
+
+/** An element with properties and children; text is never read as HTML. */
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+function facts(pairs) {
+  return make("dl", {}, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+}
+
+function command(text) {
+  const code = make("code", {}, text);
+  const button = make("button", { type: "button", ariaLabel: `Copy: ${text}` }, "Copy");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected";
+    }
+  });
+  return make("div", { className: "command" }, make("pre", { tabIndex: 0 }, code), button);
+}
+
+function seeds(run) {
+  const heads = run.heads.map((head) => make("th", { scope: "col" }, head));
+  const rows = run.seeds.map(([seed, ...values]) =>
+    make("tr", {}, make("th", { scope: "row" }, seed), ...values.map((each) => make("td", { className: "number" }, each))));
+  const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
+  const frame = make("div", { className: "scroll", tabIndex: 0, role: "group", ariaLabel: "The seeds of the run" }, table);
+  return frame;
+}
+
+function provenance(name, open) {
+  const run = runs[name];
+  const config = make("pre", { tabIndex: 0 }, JSON.stringify(run.config, null, 1));
+  const files = make("p", { className: "files" }, make("a", { href: run.record }, "record.json"), ", ",
+    make("a", { href: run.curves }, "curves.csv"));
+  return make("details", { open }, make("summary", {}, make("strong", {}, `Run ${name}`)), seeds(run), facts(run.facts),
+    make("details", {}, make("summary", {}, "The whole configuration"), config), files);
+}
+
+function show(link) {
+  const names = link.dataset.runs.split(" ");
+  const cell = cells[link.closest("td[id]")?.id];
+  const title = make("h2", { id: "provenance-title" }, cell ? cell.title : names[0]);
+  const close = make("button", { type: "button" }, "Close");
+  close.addEventListener("click", () => dialog.close());
+  const body = make("div", { className: "body" });
+  if (cell) {
+    body.append(facts(cell.facts), make("ul", { className: "legend" }, ...cell.notes.map((note) => make("li", {}, note))));
+  }
+  body.append(make("h3", {}, "Rebuild it"), ...names.map((name) => command(runs[name].command)));
+  body.append(make("p", { className: "files" }, "Seeds that the record has already are kept; with ",
+    make("code", {}, "--out DIR"), " all are trained again, elsewhere."));
+  if (cell) body.append(make("h3", {}, "Render it again"), command(cell.again));
+  body.append(make("h3", {}, "Where it comes from"), ...names.map((name) => provenance(name, names.length === 1)));
+  dialog.replaceChildren(make("div", { className: "head" }, title, close), body);
+  dialog.showModal();
+  dialog.scrollTop = 0;
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-runs]");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    show(link);
+  } else if (event.target === dialog) {
+    dialog.close();
+  }
+});

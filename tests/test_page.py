@@ -1,0 +1,326 @@
+"""The page: each number with its run, the same bytes each time, nothing loaded or obeyed, and no link to nowhere."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import webbrowser
+from collections import Counter
+from pathlib import Path
+from urllib.parse import unquote
+
+import made
+import pytest
+from commands import fedrepro
+from pages import Page, plain
+from PIL import Image
+
+from fedrepro import check, page, report
+from fedrepro.errors import FedreproError, UsageError
+from fedrepro.page import build, grids, pictures, protocol
+from fedrepro.page.align import aligned
+from fedrepro.page.links import anchor
+from fedrepro.spec import load_paper, load_papers
+
+ROOT = Path(__file__).parents[1]
+EVIL = '<script>alert("here")</script> & "so on"'
+SPEC = (
+    made.SPEC.replace('"A toy"', f"'A toy: {EVIL}'")
+    + f"""
+[[tables.t1.deviations]]
+when = {{ method = "Plain", metric = "train_accuracy" }}
+reason = '{EVIL}'
+
+[[tables.t1.not_run]]
+when = {{ type = "parallel", metric = "test_accuracy" }}
+reason = "there was no <time>"
+
+[figures.f1]
+kind = "curves"
+title = "Figure 1: games"
+metrics = ["train_accuracy"]
+
+[[figures.f1.cells]]
+dataset = ["Toys"]
+type = ["sequential", "parallel"]
+method = ["Game (Smooth)"]
+
+[figures.f2]
+kind = "levels"
+title = "Figure 2: nothing yet"
+x = "type"
+lines = "method"
+not_run = "nobody has run it"
+
+[[figures.f2.cells]]
+dataset = ["Toys"]
+type = ["parallel", "sequential"]
+method = ["Game (Smooth)"]
+
+[sheets.s1]
+title = "Figure 3: toys"
+cell = {{ dataset = "Toys" }}
+
+[claims.games-win]
+statement = "games <win>"
+place = "section 1"
+quantity = {{ kind = "final", metric = "test_accuracy" }}
+margin = 0
+
+[[claims.games-win.pairs]]
+both = {{ dataset = "Toys" }}
+high = {{ type = "sequential", method = "Game (Smooth)" }}
+low = {{ type = "none", method = "Plain" }}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """The toy paper with everything that a page shows, some of it hostile, and its page."""
+    root = made.paper(tmp_path_factory.mktemp("page"), spec=SPEC)
+    (root / "docs").mkdir()
+    (root / "docs/protocol-toy-2022.md").write_text(f"# Protocol\n\n## Data\n\n| a |\n|---|\n| {EVIL} |\n\n[b](b.md)\n")
+    (root / "docs/b.md").touch()
+    loaded = made.records(root, toys_plain=[(0.70, 0.10), (0.71, 0.11), (0.72, 0.15)])
+    curve = {"train_accuracy": {1: 0.5, 2: 0.6}}
+    for run in made.RUNS[1:]:
+        made.watch(loaded, run, dict.fromkeys((0, 1, 2), curve))
+    loaded.sheet_path("s1").parent.mkdir(parents=True)
+    Image.new("RGB", (1200, 900), "teal").save(loaded.sheet_path("s1"))
+    (loaded.folder / "runs.json").write_text("{}")
+    list(report.evaluate(root=root))
+    report.render(root)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def read(toy):
+    """What the toy's page says."""
+    return Page(page.path(toy.root).read_text(encoding="utf-8"))
+
+
+def rows(root, paper, table):
+    """The cells of a table as its CSV has them, each with the id of its number on the page."""
+    cells = {cell.key: anchor(cell) for cell in load_paper(paper, root).cells(table)}
+    found = csv.DictReader((root / f"reports/tables/{paper}/{table}.csv").read_text(encoding="utf-8").splitlines())
+    return [(cells[tuple(r[k] for k in ("table", "dataset", "variant", "method", "metric"))], r) for r in found]
+
+
+def spread_out(mean, spread):
+    """A number with its spread, in one of the ways in which a page has it."""
+    low, dots, high = spread.partition("..")
+    return f"{mean} ({low} – {high})" if dots else f"{mean} ± {spread}" if spread else mean
+
+
+def agrees(read, root, paper, table):
+    """Whether the page has every cell of a table as its CSV has it, with the command of its run."""
+    for name, row in rows(root, paper, table):
+        runs = [run for run in row["run"].split("; ") if run]
+        if not runs:
+            assert row["status"] == "not-run"
+            assert name not in read.data["cells"]
+            continue
+        shown, verdict = (plain(text) for text in read.cells[name][:2])
+        assert shown == (spread_out(row["reproduced"], row["reproduced_spread"]) or "diverged"), name
+        assert verdict.endswith(f"{grids.MARKS[row['status']]} {grids.word(row['status'])}"), name
+        facts = dict(read.data["cells"][name]["facts"])
+        assert facts["published"].startswith(spread_out(row["published"], row["published_spread"])), name
+        assert read.data["cells"][name]["runs"] == [f"{paper}/{run}" for run in runs]
+        commands = [read.data["runs"][run]["command"] for run in read.data["cells"][name]["runs"]]
+        assert commands == [f"fedrepro train --paper {paper} --run {run}" for run in runs]
+    return True
+
+
+def test_rendering_again_gives_the_same_bytes(toy):
+    before = page.path(toy.root).read_bytes()
+    assert build.render(toy.root).read_bytes() == before
+
+
+def test_every_cell_has_the_numbers_of_the_table_and_the_command_of_its_run(toy, read):
+    assert agrees(read, toy.root, made.NAME, "t1")
+    name = anchor(toy.cells("t1")[0])
+    assert [plain(text) for text in read.cells[name][:2]] == ["71.00 ± 0.82", "-13.88 † declared"]
+    assert read.data["cells"][name]["notes"] == [f"Declared deviation: {EVIL}."]
+    assert read.data["cells"][name]["again"] == "fedrepro evaluate --paper toy-2022 --table t1 && fedrepro report"
+
+
+def test_a_cell_that_is_not_run_says_so_and_why(toy, read):
+    name = anchor(toy.cells("t1")[-1])
+    assert [plain(text) for text in read.cells[name][:2]] == ["–", "○ not run"]
+    assert "Not run: there was no <time>." in read.shown
+    assert "nobody has run it." in read.shown.lower()
+
+
+def test_a_run_is_there_once_with_what_its_record_says(toy, read):
+    assert list(read.data["runs"]) == [f"toy-2022/{run}" for run in made.RUNS]
+    shown = read.data["runs"]["toy-2022/toys-game-parallel"]
+    record = json.loads((toy.root / "runs/toy-2022/toys-game-parallel/record.json").read_text())
+    assert shown["config"] == record["config"]
+    assert shown["seeds"][0][:6] == ["0", "stopped", "40", "2", "58.00", "67.00"]  # 1.5 seconds
+    facts = dict(shown["facts"])
+    assert facts["stopping rule"] == "training accuracy below 57.50%, after 10 rounds and once above 61.25%"
+    assert (facts["device"], facts["versions"], facts["commit"]) == ("cpu, 1 thread", "python 3.11", "none")
+    assert (facts["sha256 of the data"], facts["sha256 of the code"]) == ("f00d", "c0de")
+    assert facts["trained"] == "2024-01-01 00:00:00Z to 2024-01-01 00:00:01Z"
+    for address in (shown["record"], shown["curves"]):
+        assert (toy.root / "reports" / address).exists()
+
+
+def test_what_comes_from_files_is_shown_and_not_obeyed(read):
+    assert Counter(tag for tag, _ in read.elements)["script"] == 2
+    assert "alert(" not in read.text.partition('id="data"')[0].replace("alert(&#34;", "").replace("alert(&quot;", "")
+    assert "</script> &" not in read.text
+    assert read.shown.count(EVIL) >= 5  # title, reason, protocol
+
+
+def test_no_link_leads_nowhere_and_no_id_is_there_twice(toy, read):
+    assert linked(read, toy.root)
+
+
+def linked(read, root):
+    """Whether each link leads to a place of the page or to a file, and each id is there once."""
+    assert [name for name, count in Counter(read.ids).items() if count > 1] == []
+    targets = {"#" + name for name in read.ids}
+    assert {link for link in read.links if link.startswith("#")} <= targets
+    files = {link.partition("#")[0] for link in read.links if not link.startswith("#")}
+    assert [file for file in files if not (root / "reports" / file).exists()] == []
+    return True
+
+
+def test_a_browser_loads_nothing_but_the_page(read):
+    assert alone(read)
+
+
+def alone(read):
+    """Whether a page needs nothing from elsewhere."""
+    assert [address[:60] for address in read.loaded if not str(address).startswith("data:")] == []
+    return True
+
+
+def test_tables_tell_their_heads_apart_and_have_captions(read):
+    kinds = Counter(tag for tag, _ in read.elements)
+    assert kinds["caption"] == kinds["table"] - 1  # that of the protocol has none
+    assert all(attributes.get("scope") for tag, attributes in read.elements if tag == "th")
+    images = [attributes for tag, attributes in read.elements if tag == "img"]
+    assert len(images) == 2
+    assert all(each["alt"] and each["width"] and each["height"] for each in images)
+
+
+def test_the_summary_says_how_the_paper_fares(read):
+    assert "4 of 5 numbers compared are within tolerance; the median difference is 1.60 points." in read.shown
+    assert f"1 is outside, declared with a reason: {EVIL}." in read.shown
+    assert "1 of 6 published numbers is not run: there was no <time>." in read.shown
+    assert "1 claim: 1 holds." in read.shown
+    assert "Of 6 published numbers, 5 are compared: 4 within tolerance, 1 outside with a declared reason." in read.shown
+
+
+def test_a_claim_has_its_verdict_and_its_evidence(read):
+    assert "✓ holds games win “games <win>”section 1 Measured: final test accuracy; margin: 0 points." in read.shown
+    assert "1 pair: ✓ 1 holds" in read.shown
+
+
+def test_a_table_of_which_nothing_is_run_is_folded_to_the_published_numbers(tmp_path):
+    remark = '\n[[tables.t1.not_run]]\nwhen = { dataset = "Toys" }\nreason = "there was no time"\n'
+    toy = made.records(made.paper(tmp_path, spec=made.SPEC + remark))
+    list(report.evaluate(root=tmp_path))
+    report.render(tmp_path)
+    read = Page(page.path(toy.root).read_text(encoding="utf-8"))
+    assert read.data == {"cells": {}, "runs": {}}
+    assert "None of 6 published numbers is run so far: there was no time." in read.shown
+    assert "66.56 ± 1.58" in plain(read.shown)
+    assert "reproduced" not in read.shown.partition("The published numbers")[2].partition("Mean")[0]
+
+
+def test_a_missing_record_or_picture_stops_the_page(toy, tmp_path):
+    root = shutil.copytree(toy.root, tmp_path / "copy")
+    sheet = root / "reports/sheets/toy-2022/s1.png"
+    sheet.write_text("no picture")
+    with pytest.raises(FedreproError, match=r"s1\.png cannot be read: run `dvc repro`"):
+        build.text(root)
+    shutil.copy(toy.sheet_path("s1"), sheet)
+    (root / "runs/toy-2022/toys-plain/record.json").unlink()
+    with pytest.raises(FedreproError, match=r"toys-plain/record\.json is missing: run `dvc repro"):
+        build.text(root)
+
+
+def test_check_compares_the_page_but_for_the_bytes_of_its_pictures(toy, tmp_path):
+    root = shutil.copytree(toy.root, tmp_path / "copy")
+    path = page.path(root)
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(whole.replace("data:image/webp;base64,", "data:image/webp;base64,AAAA"), encoding="utf-8")
+    assert check.run(root).problems == []
+    path.write_text(whole.replace("there was no", "there was"), encoding="utf-8")
+    assert check.run(root).problems == [f"{path} does not equal what its records render: run `dvc repro`."]
+    path.write_text(whole, encoding="utf-8")
+    Image.new("RGB", (1200, 900), "navy").save(root / "reports/sheets/toy-2022/s1.png")
+    assert check.run(root).problems == [f"{path} does not equal what its records render: run `dvc repro`."]
+
+
+def test_pictures_are_made_smaller(toy):
+    drawn = pictures.picture(toy.sheet_path("s1"))
+    assert (drawn.width, drawn.height) == (800, 600)
+    svg = unquote(pictures.picture(toy.root / "reports/figures/toy-2022/f1.svg").address)
+    assert svg.startswith("data:image/svg+xml,<svg ")
+    assert max(len(part) for path in re.findall(r' d="([^"]*)"', svg) for part in re.findall(r"\.(\d+)", path)) == 1
+
+
+def test_the_protocol_is_shown_below_the_page_s_headings():
+    shown = protocol.html("# T\n\n## Data\n\n[a](b.md) [c](#d) [e](https://example.org)\n\n|h|\n|-|\n|x|\n")
+    assert shown.startswith("<h4>Data</h4>")
+    assert '<a href="../docs/b.md">' in shown
+    assert '<a href="#d">' in shown
+    assert '<a href="https://example.org">' in shown
+    assert '<th scope="col">h</th>' in shown
+
+
+@pytest.mark.parametrize(
+    ("texts", "lined"),
+    [
+        (["1.5", "12.25", "–"], ["_1.5", "12.25", "–"]),
+        (["+0.47 x", "\u221212.3 x"], ["_+0.47 x", "\u221212.3_ x"]),
+        (["7 ± 0.5", "61.25 ± 10.5"], ["_7.__ ± _0.5", "61.25 ± 10.5"]),
+        (["186 (9–120)", "25"], ["186 (9–120)", "_25"]),
+        ([], []),
+    ],
+)
+def test_numbers_stand_under_one_another(texts, lined):
+    shown = [text.replace("\u2007", "_").replace("\u2008", ".") for text in aligned(texts)]
+    assert shown == lined
+
+
+def test_the_page_is_opened_in_a_browser_if_there_is_one(toy, monkeypatch):
+    opened = []
+    monkeypatch.chdir(toy.root)
+    monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
+    assert fedrepro("report", "--open").out.splitlines()[-1] == "wrote reports/index.html"
+    assert opened == [page.path(toy.root).resolve().as_uri()]
+    monkeypatch.setattr(webbrowser, "open", lambda address: False)
+    with pytest.raises(UsageError, match=r"no browser was found: open reports/index\.html in one yourself"):
+        report.browse(page.path())
+    assert fedrepro("report", "--open").code == 2
+
+
+# The page that is committed
+
+
+@pytest.fixture(scope="module")
+def committed():
+    """The page of all papers."""
+    if not page.path(ROOT).exists():
+        pytest.skip("reports/index.html is not rendered yet")
+    return Page(page.path(ROOT).read_text(encoding="utf-8"))
+
+
+def test_the_committed_page_has_every_published_number_as_the_tables_have_it(committed):
+    for paper in load_papers(ROOT):
+        assert all(agrees(committed, ROOT, paper.name, table) for table in paper.spec.tables)
+        assert set(paper.spec.tables) <= {name.partition(".")[2] for name in committed.ids}
+
+
+def test_the_committed_page_stands_alone_and_is_small_enough_to_send(committed):
+    assert linked(committed, ROOT)
+    assert alone(committed)
+    assert len(committed.text.encode()) < 6e6
