@@ -196,8 +196,8 @@ def dvc(root, tmp_path_factory, monkeypatch):
         source = root / path
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text("1\n")
-    (root / "fedrepro/data").mkdir()
-    for name in ("femnist", "images", "sources"):
+    (root / "fedrepro/data/sources").mkdir(parents=True)
+    for name in ("femnist", "images", "pictures", *(f"sources/{module}" for module in plan.SOURCES)):
         (root / f"fedrepro/data/{name}.py").write_text("1\n")
     command = tmp_path_factory.mktemp("bin") / "fedrepro"
     command.write_text(STAND_IN)

@@ -6,7 +6,7 @@ from pathlib import Path
 import made
 import pytest
 
-from fedrepro import check, evaluate, summary, tables
+from fedrepro import evaluate, quantities, summary
 from fedrepro.spec import papers
 
 ROOT = Path(__file__).parents[1]
@@ -52,29 +52,28 @@ ALL = """\
 
 
 @pytest.fixture
-def checked(tmp_path):
-    """A toy paper with a deviation, a part that is not run and a claim, checked."""
+def summed(tmp_path):
+    """A toy paper with a deviation, a part that is not run and a claim, summed up."""
     made.paper(tmp_path, spec=made.SPEC + REMARKS)
     loaded = made.load_paper(made.NAME, tmp_path)
     wanted = made.ACCURACIES | {"toys-plain": [(0.70, 0.10), (0.71, 0.11), (0.72, 0.12)]}
     for run in loaded.runs():
         made.write(tmp_path, run, made.record(loaded, run, wanted[run]))
     evaluate.table(made.NAME, "t1", tmp_path)
-    tables.render(tmp_path)
-    check.run(tmp_path)
+    quantities.claims(loaded)
+    summary.render(tmp_path)
     return tmp_path
 
 
-def test_check_writes_what_reproduces(checked):
-    every, own = (path.read_text() for path in summary.paths([made.NAME], checked))
+def test_what_reproduces(summed):
+    every, own = (path.read_text() for path in summary.paths([made.NAME], summed))
     assert own == OWN
     assert every == ALL
 
 
-def test_a_paper_without_numbers_says_so(checked):
-    loaded = made.load_paper(made.NAME, checked)
-    summary.write([loaded], [], {made.NAME: {"c1": "undecided"}}, checked)
-    own = summary.paths([made.NAME], checked)[1].read_text()
+def test_a_paper_without_numbers_says_so(summed):
+    loaded = made.load_paper(made.NAME, summed)
+    _, own = summary.texts([loaded], [], {made.NAME: {"c1": "undecided"}}, summed).values()
     assert own.startswith("The paper prints no numbers that could be compared.\n\n| claim | verdict   |")
 
 
