@@ -55,7 +55,7 @@ smoke: setup ## run the whole pipeline from nothing in build/smoke, in minutes, 
 	  && fedrepro plan && dvc repro && fedrepro show table flgames-2022 table1
 
 bench: setup ## measure the workloads of benchmarks/
-	$(BIN)/fedrepro bench
+	for workload in W1 W2 W3 W4; do $(BIN)/fedrepro bench $$workload; done
 
 lock: setup ## renew requirements.lock after a change of pyproject.toml (needs the network)
 	$(BIN)/pip install uv

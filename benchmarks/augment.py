@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate, islice
 
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms import RandomRotation
 
-from fedrepro import bench, lift, methods, trees
+from fedrepro import lift, methods, trees
 from fedrepro.config import RunConfig
 from fedrepro.data import Federation, load
 from fedrepro.scoring import in_parts, score
@@ -50,13 +51,35 @@ def main() -> None:
     data = load("rotated-mnist", 0, {"augmentation": "rotation", "degrees": DEGREES})
     images = chosen.steps * BATCH * len(data.sizes)
     makers = {name: lambda repeat, make=make: make(data, chosen) for name, make in CONTESTANTS.items()}
-    seconds, predicts = bench.turns(makers, chosen.repeats, chosen.rounds)
+    seconds, predicts = turns(makers, chosen.repeats, chosen.rounds)
     speeds = {name: [round(images / each) for each in own] for name, own in seconds.items()}
     for name, each in speeds.items():
         ratios = [own / other for other, own in zip(each, speeds["fedrepro"], strict=True)]
         line = {"contestant": name, "images_per_s": each, "fedrepro_is_faster": round(statistics.median(ratios), 2)}
         about = {"accuracy": round(accuracy(predicts[name], data), 3), "threads": torch.get_num_threads()}
         print(json.dumps(line | about | {"precision": chosen.precision if name == "fedrepro" else "fp32"}), flush=True)
+
+
+def turns(
+    contestants: dict[str, Callable[[int], Iterator[Predict]]], repeats: int, rounds: int
+) -> tuple[dict[str, list[float]], dict[str, Predict]]:
+    """Iterators that play a round whenever they are asked, in turn; `contestants` make them for a repetition's number.
+
+    Returns by name the median seconds of a round in each repetition, and what the last round gave.
+    """
+    medians: dict[str, list[float]] = {name: [] for name in contestants}
+    shown: dict[str, Predict] = {}
+    for repeat in range(repeats):
+        running = {name: make(repeat) for name, make in contestants.items()}
+        times: dict[str, list[float]] = {name: [] for name in running}
+        for _ in range(rounds):
+            for name, played in running.items():
+                began = time.perf_counter()
+                shown[name] = next(played)
+                times[name].append(time.perf_counter() - began)
+        for name, own in times.items():
+            medians[name].append(statistics.median(own))
+    return medians, shown
 
 
 def accuracy(predict: Predict, data: Federation) -> float:

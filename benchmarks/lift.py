@@ -21,7 +21,7 @@ from collections.abc import Callable
 import torch
 
 from fedrepro import lift, methods, trees
-from fedrepro.bench import federation
+from fedrepro.bench.workloads import noise
 from fedrepro.data.draws import Feeder
 from fedrepro.streams import torch_stream
 from fedrepro.types import Task
@@ -69,7 +69,7 @@ def compare(work: str, rows: int, seeds: int, repeats: int, hidden: int) -> list
 
 def rounds(work: str, rows: int, seeds: int, hidden: int) -> Callable[[], None]:
     """One round of all seeds, always from the same states and batches."""
-    data = federation(SHAPE, CLASSES, (rows // N,) * N)
+    data = noise(SHAPE, CLASSES, (rows // N,) * N, seed=0)
     hyper = {"hidden": hidden, "batch": rows // N if work == "step" else min(256, rows // N)}
     method = methods.build(METHODS[work], Task(SHAPE, CLASSES, data.sizes), hyper)
     phase, numbers = method.phases[0], range(seeds)

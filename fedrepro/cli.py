@@ -58,6 +58,10 @@ DataSets = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto is cuda where there is one.")]
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16, of the products in training.")]
+Mode = Annotated[
+    str,
+    typer.Option(help="How clients and seeds run: auto, vmap, loop, or how many are batched; no draw depends on it."),
+]
 Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A folder of its own for the record.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]
@@ -82,6 +86,7 @@ def train(
     sets: Sets = None,
     device: Device = "auto",
     precision: Precision = None,
+    mode: Mode = "auto",
     out: Folder = None,
 ) -> None:
     """Train one run: `--method M` with sensible defaults, or a planned one with `--paper P --run R`.
@@ -89,11 +94,11 @@ def train(
     A run that was interrupted goes on from its last checkpoint; seeds that are recorded already are kept. A planned run
     with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out.
     """
-    from fedrepro import progress, runs, settings, show
+    from fedrepro import lift, progress, runs, settings, show
 
     asked = settings.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out)
     config, place = settings.resolve(asked)
-    with progress.shown(settings.title(config, place), errors()) as display:
+    with lift.asked(mode), progress.shown(settings.title(config, place), errors()) as display:
         record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
     console().print(show.outcome(record))
     typer.echo(f"record: {place.record}")
@@ -204,19 +209,25 @@ def check(
 
 @app.command()
 def bench(
-    seeds: Annotated[int, typer.Option(help="How many seeds train together, beside one alone.")] = 5,
+    workload: Annotated[str, typer.Argument(help="W1, W2, W3 or W4: benchmarks/README.md says what they are.")],
+    folder: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The folder of MNIST/raw, else FEDREPRO_DATA_DIR's.")
+    ] = None,
+    precision: Precision = "fp32",
     device: Device = "auto",
-    quick: Annotated[bool, typer.Option("--quick", help="Repeat little: shows that it works, little more.")] = False,
-    as_json: AsJson = False,
+    mode: Mode = "auto",
 ) -> None:
-    """Measure rounds per second of F-IRM Games, beside a plain PyTorch loop and the machine's own peak."""
-    from fedrepro import bench, show
+    """Time one of the workloads by which the engine is measured; prints one line of JSON.
 
-    rows = bench.run(seeds=seeds, device=device, quick=quick)
-    if as_json:
-        typer.echo(json.dumps({"rows": rows, "goals": bench.goals(rows)}, indent=1))
-    else:
-        console().print(show.measurements(rows, bench.goals(rows)))
+    `round_s` has the seconds of each round: the broadcast, local training, aggregation and the test on all images.
+    """
+    from fedrepro import bench, lift
+    from fedrepro.data import sources
+
+    if folder is not None:
+        os.environ[sources.FOLDER_VARIABLE] = str(folder)
+    with lift.asked(mode):
+        typer.echo(json.dumps(bench.run(bench.find(workload), precision=precision, device=device)))
 
 
 @app.command()

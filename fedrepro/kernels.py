@@ -8,13 +8,13 @@ torch's number of threads. Sums may be reassociated and products fused, always i
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
+
+from fedrepro.workers import share_out
 
 _compiled = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "reassoc"}}
 _ZERO, _DEAD = np.float32(0), np.uint8(4)
@@ -53,20 +53,8 @@ def pooled_gradient(
 
 def _share_out(kernel: Callable, number: int, *stacked: Tensor) -> None:
     """Run a kernel that fills the last of its arrays, each of torch's threads with some of the clients."""
-    clients, threads = len(stacked[0]), torch.get_num_threads()
     arrays = [each.contiguous().numpy() for each in stacked]
-    if threads == 1 or clients == 1:
-        kernel(*arrays, number)
-        return
-    edges = [clients * i // threads for i in range(threads + 1)]
-    parts = [[each[a:b] for each in arrays] for a, b in zip(edges, edges[1:], strict=False) if a < b]
-    for done in [_pool_of(threads).submit(kernel, *part, number) for part in parts]:
-        done.result()
-
-
-@cache
-def _pool_of(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads)
+    share_out(lambda a, b: kernel(*(each[a:b] for each in arrays), number), len(arrays[0]), arrays[0].size)
 
 
 @numba.njit(**_compiled)
@@ -82,22 +70,31 @@ def _batch_last(x, out, whole):
 @numba.njit(**_compiled)
 def _pooled(x, weight, bias, h, which, batch):
     clients, inputs, height, length = x.shape
-    rows = np.empty((2, length - 4 * batch), np.float32)
+    outputs = h.shape[1]
+    rows = np.empty((outputs, 2, length - 4 * batch), np.float32)
     for k in range(clients):
         for i in range(h.shape[2]):
-            for o in range(h.shape[1]):
-                rows[:] = bias[k, o]
-                for u in range(2):
-                    for c in range(inputs):
-                        for tap in range(5):
-                            _add(rows[u], x[k, c, 2 * i + u + tap], weight[k, o, c, tap], batch)
-                _pool(rows[0], rows[1], h[k, o, i], which[k, o, i], batch)
+            for o in range(outputs):
+                rows[o] = bias[k, o]
+            for u in range(2):
+                for c in range(inputs):
+                    for tap in range(5):
+                        seen = x[k, c, 2 * i + u + tap]
+                        for o in range(0, outputs - 1, 2):
+                            _add_two(
+                                rows[o, u], rows[o + 1, u], seen, weight[k, o, c, tap], weight[k, o + 1, c, tap], batch
+                            )
+                        if outputs % 2:
+                            _add(rows[outputs - 1, u], seen, weight[k, outputs - 1, c, tap], batch)
+            for o in range(outputs):
+                _pool(rows[o, 0], rows[o, 1], h[k, o, i], which[k, o, i], batch)
 
 
 @numba.njit(**_compiled)
 def _pooled_gradient(x, weight, slope, which, to_weight, to_bias, to_x, batch):
     clients, inputs, height, length = x.shape
     outputs, wide = weight.shape[1], length - 4 * batch
+    first, end = 4 * batch, 4 * batch + wide
     # Two rows of slopes before the pooling, with zeros on both sides for the taps that reach beyond them.
     rows = np.zeros((outputs, 2, wide + 8 * batch), np.float32)
     for k in range(clients):
@@ -106,16 +103,25 @@ def _pooled_gradient(x, weight, slope, which, to_weight, to_bias, to_x, batch):
             for o in range(outputs):
                 to_bias[k, o] += _total(slope[k, o, i], which[k, o, i])
                 for u in range(2):
-                    row = rows[o, u, 4 * batch : 4 * batch + wide]
-                    _unpool(slope[k, o, i], which[k, o, i], row, np.uint8(2 * u), batch)
+                    _unpool(slope[k, o, i], which[k, o, i], rows[o, u, first:end], np.uint8(2 * u), batch)
+            for u in range(2):
+                for tap in range(5):
+                    r = 2 * i + u + tap
                     for c in range(inputs):
-                        for tap in range(5):
-                            _dot(row, x[k, c, 2 * i + u + tap], to_weight[k, o, c, tap], batch)
-            for c in range(to_x.shape[1]):  # none for the first layer
-                for u in range(2):
-                    for tap in range(5):
+                        for o in range(0, outputs - 1, 2):
+                            p, q = rows[o, u, first:end], rows[o + 1, u, first:end]
+                            _dot_two(p, q, x[k, c, r], to_weight[k, o, c, tap], to_weight[k, o + 1, c, tap], batch)
+                        if outputs % 2:
+                            o = outputs - 1
+                            _dot(rows[o, u, first:end], x[k, c, r], to_weight[k, o, c, tap], batch)
+                    for c in range(0, to_x.shape[1] - 1, 2):  # for the first layer, to_x has no channels
+                        p, q = to_x[k, c, r], to_x[k, c + 1, r]
                         for o in range(outputs):
-                            _add(to_x[k, c, 2 * i + u + tap], rows[o, u], turned[o, c, tap], batch)
+                            _add_two(p, q, rows[o, u], turned[o, c, tap], turned[o, c + 1, tap], batch)
+                    if to_x.shape[1] % 2:
+                        c = to_x.shape[1] - 1
+                        for o in range(outputs):
+                            _add(to_x[k, c, r], rows[o, u], turned[o, c, tap], batch)
 
 
 # The compiler proves that loops can be done in parallel only for a few arrays at a time: hence the small functions.
@@ -130,6 +136,21 @@ def _add(row, x, w, step):
     w0, w1, w2, w3, w4 = w[0], w[1], w[2], w[3], w[4]
     for t in range(n):
         row[t] += w0 * x0[t] + w1 * x1[t] + w2 * x2[t] + w3 * x3[t] + w4 * x4[t]
+
+
+@numba.njit(**_compiled)
+def _add_two(row, other, x, w, v, step):
+    """`_add` to two rows at once, since to load x takes as long as to multiply it."""
+    n = len(row)
+    x0, x1, x2 = x[:n], x[step : step + n], x[2 * step : 2 * step + n]
+    x3, x4 = x[3 * step : 3 * step + n], x[4 * step : 4 * step + n]
+    w0, w1, w2, w3, w4 = w[0], w[1], w[2], w[3], w[4]
+    v0, v1, v2, v3, v4 = v[0], v[1], v[2], v[3], v[4]
+    for t in range(n):
+        a, b, c, d, e = x0[t], x1[t], x2[t], x3[t], x4[t]
+        p, q = row[t], other[t]  # all is loaded before anything is stored
+        row[t] = p + w0 * a + w1 * b + w2 * c + w3 * d + w4 * e
+        other[t] = q + v0 * a + v1 * b + v2 * c + v3 * d + v4 * e
 
 
 @numba.njit(**_compiled)
@@ -150,6 +171,38 @@ def _dot(row, x, sums, step):
     sums[2] += s2
     sums[3] += s3
     sums[4] += s4
+
+
+@numba.njit(**_compiled)
+def _dot_two(row, other, x, sums, more, step):
+    """`_dot` of two rows at once."""
+    n = len(row)
+    x0, x1, x2 = x[:n], x[step : step + n], x[2 * step : 2 * step + n]
+    x3, x4 = x[3 * step : 3 * step + n], x[4 * step : 4 * step + n]
+    s0 = s1 = s2 = s3 = s4 = _ZERO
+    r0 = r1 = r2 = r3 = r4 = _ZERO
+    for t in range(n):
+        a, b, c, d, e = x0[t], x1[t], x2[t], x3[t], x4[t]
+        s0 += row[t] * a
+        s1 += row[t] * b
+        s2 += row[t] * c
+        s3 += row[t] * d
+        s4 += row[t] * e
+        r0 += other[t] * a
+        r1 += other[t] * b
+        r2 += other[t] * c
+        r3 += other[t] * d
+        r4 += other[t] * e
+    sums[0] += s0
+    sums[1] += s1
+    sums[2] += s2
+    sums[3] += s3
+    sums[4] += s4
+    more[0] += r0
+    more[1] += r1
+    more[2] += r2
+    more[3] += r3
+    more[4] += r4
 
 
 @numba.njit(**_compiled)

@@ -1,8 +1,16 @@
 """The one seam that vectorises: clients and seeds are leading axes, and this file alone decides how they run.
 
-Modes: "vmap" (one batched call), a number (vmap in chunks of that many), "loop" (one after another). They are equal up
-to the rounding of batched products: in float32, after one cycle of phases, logits within 1e-5 and parameters within a
-tenth of a learning rate (Adam divides a nearly zero gradient by its own size, so its rounding shows as part of a step).
+Modes: "vmap" (one batched call), a number (vmap in chunks of that many), "loop" (one after another). "auto" takes
+
+- of clients, the way that a network (`Net.descend`) or an optimiser (`Rule.together`) has of its own for stacked ones,
+  which looks at the device: compiled loops on a CPU, each of torch's threads with some of the clients; else "vmap", but
+  "loop" for steps of more than `_SIDE_BY_SIDE` rows;
+- of seeds, "vmap", but "loop" for rounds of more than `_TOGETHER` rows.
+
+A phase that is `alone` (convolutions) has seeds one after another whatever is asked for. No draw depends on the mode.
+All are equal up to the rounding of batched products: in float32, after one cycle of phases, logits within 1e-5 and
+parameters within a tenth of a learning rate (Adam divides a nearly zero gradient by its own size, so its rounding shows
+as part of a step).
 """
 
 from __future__ import annotations
@@ -15,12 +23,14 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
+from fedrepro.errors import UsageError
 from fedrepro.trees import Tree, leaves, map_tree, one, rows, stack
 from fedrepro.types import Batch, Metrics, State
 
 Mode = str | int
 _clients: ContextVar[Mode] = ContextVar("clients", default="auto")
 _seeds: ContextVar[Mode] = ContextVar("seeds", default="auto")
+_large: ContextVar[bool] = ContextVar("large", default=False)  # whether a step has too many rows to batch clients
 _stacked: ContextVar[bool] = ContextVar("stacked", default=False)  # whether seeds are batched around the present call
 
 # Above this many rows a seed, batching seeds only moves memory, and above this many rows of one step, batching clients
@@ -32,21 +42,49 @@ _SIDE_BY_SIDE = 4_000
 @contextlib.contextmanager
 def modes(*, clients: Mode | None = None, seeds: Mode | None = None) -> Iterator[None]:
     """Inside the block, clients and seeds run in these modes; "auto" (the default) decides by the size of batches."""
-    tokens = [(var, var.set(mode)) for var, mode in ((_clients, clients), (_seeds, seeds)) if mode is not None]
+    with contextlib.ExitStack() as within:
+        for var, mode in ((_clients, clients), (_seeds, seeds)):
+            within.enter_context(_set(var, var.get() if mode is None else mode))
+        yield
+
+
+def asked(mode: str) -> contextlib.AbstractContextManager:
+    """Inside the block, clients and seeds run as a command asks: "auto", "vmap", "loop" or so many batched at once."""
+    if mode not in ("auto", "vmap", "loop") and not (mode.isdecimal() and int(mode) > 0):
+        raise UsageError(f"unknown mode {mode!r}: there is auto, vmap, loop and how many are batched, such as 4.")
+    chosen = int(mode) if mode.isdecimal() else mode
+    return modes(clients=chosen, seeds=chosen)
+
+
+@contextlib.contextmanager
+def _set(var: ContextVar, value: object) -> Iterator[None]:
+    token = var.set(value)
     try:
         yield
     finally:
-        for var, token in tokens:
-            var.reset(token)
+        var.reset(token)
 
 
-def over_clients(fn: Callable, in_dims: int | tuple = 0) -> Callable:
-    """Lift a function of one client to stacked clients; `in_dims` as in `torch.vmap` (0, or None for shared)."""
+def over_clients(fn: Callable, in_dims: int | tuple = 0, own: Callable | None = None) -> Callable:
+    """Lift a function of one client to stacked clients; `in_dims` as in `torch.vmap` (0, or None for shared).
+
+    own: the same for stacked clients, written out; it is taken unless a mode is asked for or seeds are batched around.
+    """
 
     def lifted(*args: Tree) -> Tree:
-        return _over(fn, in_dims, _clients.get(), args)
+        mode = _clients.get()
+        if mode == "auto" and own and not _stacked.get():
+            return own(*args)
+        if mode == "auto":
+            mode = "loop" if _large.get() else "vmap"
+        return _over(fn, in_dims, mode, args)
 
     return lifted
+
+
+def surely(all_of: Tensor) -> bool:
+    """Whether all of a boolean tensor is true; False where seeds are batched around, so that nobody can know."""
+    return not _stacked.get() and bool(all_of.all())
 
 
 def over_seeds(step: Callable, alone: bool = False) -> Callable:
@@ -55,17 +93,14 @@ def over_seeds(step: Callable, alone: bool = False) -> Callable:
     def lifted(state: State, batches: list[Batch]) -> tuple[State, Metrics]:
         live, mode = batches[0].live, _seeds.get()
         if mode == "auto":
-            mode = "vmap" if live.numel() <= _TOGETHER and not alone else "loop"
-        if any(batch.live.shape != live.shape for batch in batches):
-            mode = "loop"  # clients of one seed have more batches than those of another
-        with modes(clients=_clients.get() if _clients.get() != "auto" or live.shape[-1] <= _SIDE_BY_SIDE else "loop"):
+            mode = "vmap" if live.numel() <= _TOGETHER else "loop"
+        if alone or any(batch.live.shape != live.shape for batch in batches):
+            mode = "loop"  # or clients of one seed have more batches than those of another
+        with _set(_large, live.shape[-1] > _SIDE_BY_SIDE):
             if mode == "loop" or len(batches) == 1:
                 return _gather([step(one(state, i), batch) for i, batch in enumerate(batches)])
-            token = _stacked.set(True)
-            try:
+            with _set(_stacked, True):
                 return _over(step, 0, mode, (state, stack(batches)))
-            finally:
-                _stacked.reset(token)
 
     return lifted
 

@@ -61,7 +61,7 @@ def network(build: Callable[[], nn.Module], head: str, prepare: Callable[[Tensor
             risks.append(risk.detach())
         return gradient, torch.stack(risks)
 
-    return Net(init, apply, descend, features, head)
+    return Net(init, apply, descend, features, head, alone=True)
 
 
 def nested(named: dict[str, Tensor]) -> State:

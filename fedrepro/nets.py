@@ -39,7 +39,11 @@ class _Elu(torch.autograd.Function):
     @staticmethod
     def backward(ctx, slope: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
-        return y.clamp(max=0).add_(1).mul_(slope)
+        return _elu_slope(y).mul_(slope)
+
+
+def _elu_slope(y: Tensor) -> Tensor:
+    return y.clamp(max=0).add_(1)
 
 
 def elu(x: Tensor) -> Tensor:
@@ -67,10 +71,45 @@ def mlp(*widths: int, last: bool = True) -> Net:
                 h = elu(h)
         return h
 
-    return Net(init, apply)
+    def descend(params: State, x: Tensor, y: Tensor, live: Tensor) -> tuple[State, Tensor]:
+        dtype = _dtype(x)
+        kept = [pixels(x).flatten(2).to(dtype)]
+        layers = [tuple(_cast(params[name][key], dtype) for key in ("weight", "bias")) for name in names]
+        for i, (weight, bias) in enumerate(layers):
+            h = (kept[-1] @ weight.mT).add_(bias.unsqueeze(1))
+            kept.append(h if i == len(layers) - 1 else elu(h))
+        slope, risk = cross_entropy_slope(kept.pop().float(), y, live)
+        slope, found = slope.to(dtype), {}
+        for name, (weight, _), h in zip(names[::-1], layers[::-1], kept[::-1], strict=True):
+            found[name] = {"weight": (slope.mT @ h).float(), "bias": slope.sum(1).float()}
+            if name != names[0]:
+                slope = (slope @ weight).mul_(_elu_slope(h))
+        return {name: found[name] for name in names}, risk
+
+    return Net(init, apply, descend if last else None)
+
+
+def _cast(leaf: Tensor, dtype: torch.dtype) -> Tensor:
+    """In that precision; of networks [K, ...] that are views of one, once."""
+    return leaf.to(dtype) if leaf.stride(0) else leaf[:1].to(dtype).expand_as(leaf)
+
+
+def _dtype(x: Tensor) -> torch.dtype:
+    """What products are computed in."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32
 
 
 def cross_entropy(logits: Tensor, y: Tensor, live: Tensor) -> Tensor:
     """Softmax cross entropy, the mean over the live rows: logits [B, classes], y [B], live [B] -> scalar."""
     losses = F.cross_entropy(logits, y, reduction="none")
     return (losses * live).sum() / live.sum().clamp(min=1)
+
+
+def cross_entropy_slope(logits: Tensor, y: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
+    """The slope [K, B, classes] of `cross_entropy` in the logits, as autograd computes it, and its value [K]."""
+    logs, count = logits.log_softmax(-1), live.sum(-1, keepdim=True).clamp(min=1)
+    losses = -logs.gather(-1, y[..., None])[..., 0]
+    own = y[..., None] == torch.arange(logits.shape[-1], device=y.device)
+    slope = torch.where(own, -(live / count)[..., None], 0.0)
+    return torch._log_softmax_backward_data(slope, logs, -1, logs.dtype), (losses * live).sum(-1) / count[..., 0]

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
-from fedrepro.trees import map_tree
+from fedrepro.lift import over_clients
+from fedrepro.trees import add, map_tree
 from fedrepro.types import Rule, State
+
+
+def step(update: Callable) -> Callable[[State, State, State], tuple[State, State]]:
+    """(params, gradient, s) -> (params, s): the update made."""
+
+    def taken(params: State, gradient: State, s: State) -> tuple[State, State]:
+        move, s = update(gradient, s, params)
+        return add(params, move), s
+
+    return taken
 
 
 def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Rule:
@@ -27,7 +40,13 @@ def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Rule:
             s = {"buf": gradient}
         return map_tree(lambda g: g * -lr, gradient), s
 
-    return Rule(init, update)
+    def together(params: State, gradient: State, s: State) -> tuple[State, State]:
+        # Every number goes its own way, whatever network it is of.
+        if momentum or weight_decay:
+            return step(update)(params, gradient, s)
+        return map_tree(lambda w, g: torch.add(w, g, alpha=-lr), params, gradient), s
+
+    return Rule(init, update, together)
 
 
 def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Rule:
@@ -38,20 +57,34 @@ def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Ru
 
     def init(params: State) -> State:
         zeros = map_tree(torch.zeros_like, params)
-        return {"m": zeros, "v": map_tree(torch.clone, zeros), "t": torch.zeros(())}
+        return {"m": zeros, "v": zeros, "t": torch.zeros(())}
 
     def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
         t = s["t"] + 1
         m = map_tree(lambda m, g: torch.lerp(m, g, 1 - b1), s["m"], gradient)
         v = map_tree(lambda v, g: torch.lerp(v, g.square(), 1 - b2), s["v"], gradient)
-        # 1 - b^t as expm1: the plain form loses four digits in float32 at the first steps.
-        first, second = -torch.expm1(t * math.log(b1)), (-torch.expm1(t * math.log(b2))).sqrt()
-        # The corrections multiply eps and the step rather than m and v: fewer passes over memory.
-        floor, scale = eps * second, -lr * second / first
+        floor, scale = corrections(t)
         step = map_tree(lambda m, v: torch.div(m, v.sqrt().add_(floor)).mul_(scale), m, v)
         return step, {"m": m, "v": v, "t": t}
 
-    return Rule(init, update)
+    def corrections(t: Tensor) -> tuple[Tensor, Tensor]:
+        """What is added to the root of v, and what multiplies the quotient: fewer passes than to correct m and v."""
+        # 1 - b^t as expm1: the plain form loses four digits in float32 at the first steps.
+        first, second = -torch.expm1(t * math.log(b1)), (-torch.expm1(t * math.log(b2))).sqrt()
+        return eps * second, -lr * second / first
+
+    def together(params: State, gradient: State, s: State) -> tuple[State, State]:
+        if s["t"].device.type != "cpu":
+            return over_clients(step(update))(params, gradient, s)
+        from fedrepro import fused  # slow to import, and needed only here
+
+        t = s["t"] + 1
+        floor, scale = corrections(t)
+        m = map_tree(lambda m, g: torch.lerp(m, g, 1 - b1), s["m"], gradient)
+        v = map_tree(lambda v, g: fused.squares(v, g, 1 - b2), s["v"], gradient)
+        return map_tree(lambda *leaf: fused.moved(*leaf, floor, scale), params, m, v), {"m": m, "v": v, "t": t}
+
+    return Rule(init, update, together)
 
 
 def restarted(rule: Rule, at: int) -> Rule:

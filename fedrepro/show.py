@@ -120,17 +120,6 @@ def runs() -> Table:
     return drawn
 
 
-def measurements(rows: list[dict], goals: list[dict]) -> Group:
-    """What `bench.run` measured, and what it says of the goals."""
-    heads = ("contestant", "seeds", "check", "rounds_per_s", "seed_rounds_per_s", "against_plain", "of_peak")
-    drawn = _table([head.replace("_", " ").replace(" per s", "/s") for head in heads])
-    for row in rows:
-        drawn.add_row(*("–" if row[head] is None else str(row[head]) for head in heads))
-    verdict = {True: "met", False: "missed"}
-    lines = (f"{verdict[goal['met']]}: {goal['goal']}, {goal['reached']} of {goal['wanted']}" for goal in goals)
-    return Group(drawn, *map(Text, lines))
-
-
 def _recorded(path: Path) -> Text:
     """A record in a few words: how its seeds ended."""
     try:

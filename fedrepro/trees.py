@@ -91,6 +91,7 @@ def mean(tree: Tree, weights: Tensor) -> Tree:
 
 
 def finite(tree: Tree) -> Tensor:
-    """A boolean scalar: no leaf holds NaN or infinity."""
+    """Which rows of the leading axis hold neither NaN nor infinity in any leaf, [K]."""
     # A sum is finite only if its terms are, and costs one pass without a temporary.
-    return torch.stack([leaf.sum() for _, leaf in leaves(tree) if leaf.is_floating_point()]).isfinite().all()
+    sums = [leaf.flatten(1).sum(1) if leaf.dim() > 1 else leaf for _, leaf in leaves(tree) if leaf.is_floating_point()]
+    return torch.stack(sums).isfinite().all(0)

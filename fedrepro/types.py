@@ -123,10 +123,14 @@ class Rule(NamedTuple):
     optimiser  update(direction, s, params)       -> (step, s); parameters += step; only weight decay reads params
     weighting  update(risks [K], accepted [K], s) -> (weights [K], s); who is not accepted has the weight 0
     server     update(reports, weights, s)        -> (step, s)
+
+    together:  of an optimiser that is faster on stacked networks at once than batched over them:
+               (params {[K, ...]}, directions, s) -> (params, s), the steps taken
     """
 
     init: Callable
     update: Callable
+    together: Callable | None = None
 
 
 class Report(NamedTuple):
@@ -145,6 +149,7 @@ class Net(NamedTuple):
 
     descend: where a network has a gradient of its own, faster than autograd's: (params {[K, ...]}, x [K, B, ...],
              y [K, B], live [K, B]) -> (gradient {[K, ...]}, risk [K]) of the mean cross entropy of the live rows
+    alone:   whether clients, and seeds, are no faster batched than one after another, but for what `descend` does
     features, head: where the network says them: (params, x [B, ...]) -> the input [B, F] of the final linear layer, and
              the dotted name of that layer in params
     """
@@ -154,3 +159,4 @@ class Net(NamedTuple):
     descend: Callable[[State, Tensor, Tensor, Tensor], tuple[State, Tensor]] | None = None
     features: Callable[[State, Tensor], Tensor] | None = None
     head: str = ""
+    alone: bool = False

@@ -1,4 +1,4 @@
-"""The GANs' plain loop and its modules, which benchmarks/gan.py times, and the way parameters go into modules."""
+"""The GANs' plain loop and its modules, which benchmarks/loops.py times, and the way parameters go into modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from fedrepro import trees
 
-_spec = importlib.util.spec_from_file_location("gan_benchmark", Path(__file__).parents[1] / "benchmarks" / "gan.py")
+_spec = importlib.util.spec_from_file_location("plain_loops", Path(__file__).parents[1] / "benchmarks" / "plain.py")
 benchmark = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(benchmark)
 

@@ -1,6 +1,7 @@
 """The commands: each has help, does its one thing, and says what it did; and what `train` makes of its options."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from commands import GAME, PAPER, PLAIN, SMALL, fedrepro
 from pages import Page, plain
 
-from fedrepro import bench, cli, settings
+from fedrepro import bench, cli, lift, settings
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.settings import Request
 
@@ -409,16 +410,35 @@ def test_data_show_draws_a_sheet(folder):
     )
 
 
-def test_bench_prints_rows_and_goals(monkeypatch):
-    tiny = bench.Workload(batch=3, hidden=5, shape=(4,), rows=30, checked=12, square=8)
-    rows = bench.run(tiny, seeds=2, rounds=2, repeats=3, device="cpu")
+def test_bench_prints_one_line(monkeypatch, tmp_path):
+    row = {"workload": "W1", "round_s": [0.5]}
     asked = {}
-    monkeypatch.setattr(bench, "run", lambda **how: asked.update(how) or rows)
-    done = fedrepro("bench", "--seeds", "2", "--quick")
-    assert asked == {"seeds": 2, "device": "auto", "quick": True}
-    assert "against plain" in done.out
-    assert "one seed: times as fast as the plain loop" in done.out
-    assert json.loads(fedrepro("bench", "--json").out) == {"rows": rows, "goals": bench.goals(rows)}
+
+    def run(work, **how):
+        asked.update(how, work=work.name, data=os.environ["FEDREPRO_DATA_DIR"], mode=lift._clients.get())
+        return row
+
+    monkeypatch.setenv("FEDREPRO_DATA_DIR", "elsewhere")
+    monkeypatch.setattr(bench, "run", run)
+    done = fedrepro("bench", "W1", "--data", str(tmp_path), "--precision", "bf16", "--mode", "2")
+    assert json.loads(done.out) == row
+    wanted = {"work": "W1", "precision": "bf16", "device": "auto", "data": str(tmp_path), "mode": 2}
+    assert asked == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("W5",), "unknown workload 'W5': did you mean"),
+        (("W3", "--precision", "fp16"), "unknown precision 'fp16': there is fp32 and bf16."),
+        (("W3", "--mode", "0"), "unknown mode '0': there is auto, vmap, loop and how many are batched"),
+        (("W3", "--device", "tpu"), "unknown device 'tpu'"),
+    ],
+)
+def test_a_bench_that_cannot_be(arguments, message):
+    done = fedrepro("bench", *arguments)
+    assert done.code == 2
+    assert message in done.fault
 
 
 # The end of every command

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedrepro import lift, trees
+from fedrepro.errors import UsageError
 from fedrepro.lift import modes, over_clients, over_seeds
 from fedrepro.types import Batch
 
@@ -82,6 +83,54 @@ def test_seeds_are_batched_up_to_a_number_of_rows(monkeypatch, rows, entered):
         assert calls(step) == 1
 
 
+def test_what_stacked_clients_have_of_their_own_is_taken_by_auto_alone():
+    taken = []
+    lifted = over_clients(lambda x: x, own=lambda x: taken.append(len(x)) or x)
+    for mode in ("vmap", 2, "loop", "auto"):
+        with modes(clients=mode):
+            lifted(torch.ones(3))
+    assert taken == [3]
+    live = torch.ones(2, 1, 4, dtype=torch.bool)
+    batches = [Batch(torch.arange(2), live, live, live)] * 3
+    over_seeds(lambda state, batch: (lifted(state), {}))(torch.ones(3, 2), batches)
+    assert taken == [3]  # not where seeds are batched around
+    over_seeds(lambda state, batch: (lifted(state), {}), alone=True)(torch.ones(3, 2), batches)
+    assert taken == [3, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("rows", "entered"), [(4, 1), (5, 2)])
+def test_clients_are_batched_up_to_a_number_of_rows_of_a_step(monkeypatch, rows, entered):
+    monkeypatch.setattr(lift, "_SIDE_BY_SIDE", 4)
+    live = torch.ones(2, 1, rows, dtype=torch.bool)
+    batches = [Batch(live, live, live, live)]
+
+    def step(fn):
+        over_seeds(lambda state, batch: (over_clients(fn)(state), {}))(torch.ones(1, 2), batches)
+
+    assert calls(step) == entered
+
+
+def test_a_phase_alone_is_never_batched():
+    live = torch.ones(1, 1, 2, dtype=torch.bool)
+    with modes(seeds="vmap"):
+        found = calls(
+            lambda fn: over_seeds(lambda s, b: (fn(s), {}), alone=True)(torch.ones(3), [Batch(*[live] * 4)] * 3)
+        )
+    assert found == 3
+
+
+@pytest.mark.parametrize(("asked", "entered"), [("vmap", 1), ("2", 2), ("loop", 3)])
+def test_a_mode_as_it_is_typed(asked, entered):
+    with lift.asked(asked):
+        assert calls(lambda fn: over_clients(fn)(torch.ones(3))) == entered
+
+
+@pytest.mark.parametrize("asked", ["", "0", "-1", "1.5", "fast"])
+def test_a_mode_that_there_is_not(asked):
+    with pytest.raises(UsageError, match="unknown mode"):
+        lift.asked(asked)
+
+
 def test_modes_end_with_the_block():
     with pytest.raises(ZeroDivisionError), modes(clients="loop"):
         1 / 0  # noqa: B018
@@ -96,7 +145,9 @@ def cycles():
     return {}
 
 
-@pytest.mark.parametrize(("clients", "seeds"), [("vmap", "loop"), (2, "vmap"), ("loop", "vmap"), ("vmap", 2)])
+@pytest.mark.parametrize(
+    ("clients", "seeds"), [("auto", "loop"), ("vmap", "loop"), (2, "vmap"), ("loop", "vmap"), ("vmap", 2)]
+)
 def test_every_method_is_the_same_in_every_mode(training, toy, variant, cycles, clients, seeds):
     name, hyper = variant
     x = toy(9, SIZES).x

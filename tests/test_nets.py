@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.func import grad
+from torch.func import grad, grad_and_value
 
 from fedrepro import methods, trees
 from fedrepro.nets import cross_entropy, elu, glorot, mlp, pixels
@@ -128,3 +128,26 @@ def test_the_networks_have_the_papers_sizes(shape, classes, fixed, representatio
         v = methods.build("v-irm", task, {}).init(streams, task.sizes)
         assert count(v["server"]["phi"]) == representation
         assert count(v["clients"]["w"]) == 2 * 305_762
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_gradient_of_stacked_networks_is_autograds(precision):
+    net = mlp(12, 7, 5, 3)
+    params = trees.stack([net.init(torch.Generator().manual_seed(seed)) for seed in range(3)])
+    generator = torch.Generator().manual_seed(9)
+    params = trees.map_tree(lambda leaf: leaf + torch.randn(leaf.shape, generator=generator) / 10, params)
+    x, y = torch.randn(3, 6, 12, generator=generator), torch.randint(3, (3, 6), generator=generator)
+    live = torch.ones(3, 6, dtype=torch.bool)
+    live[1, 4:] = live[2] = False
+    lifted = torch.vmap(grad_and_value(lambda p, *rows: cross_entropy(net.apply(p, rows[0]), *rows[1:])))
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
+        (ours, risk), (wanted, other) = (f(params, x, y, live) for f in (net.descend, lifted))
+    close = {"rtol": 0, "atol": 0 if precision == torch.float32 else 0.02}
+    torch.testing.assert_close(risk, other, **close)
+    for (name, a), (_, b) in zip(trees.leaves(ours), trees.leaves(wanted), strict=True):
+        torch.testing.assert_close(a, b, msg=lambda m, n=name: n + m, **close)
+        assert a.dtype == torch.float32
+
+
+def test_a_representation_has_no_gradient_of_its_own():
+    assert mlp(4, 3, last=False).descend is None

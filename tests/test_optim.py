@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedrepro import trees
-from fedrepro.optim import adam, restarted, sgd
+from fedrepro.optim import adam, restarted, sgd, step
 
 
 def params(dtype=torch.float32):
@@ -93,3 +93,27 @@ def test_adam_under_vmap_keeps_a_state_for_each_row():
             alone, own = rule.update(gradients(row), own)
         for name, leaf in trees.leaves(alone):
             torch.testing.assert_close(dict(trees.leaves(step))[name][row], leaf, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", [adam(0.01), adam(0.3, eps=1e-3), sgd(0.3), sgd(0.3, 0.9, 0.1)])
+@pytest.mark.parametrize("same", [True, False], ids=["views of one", "each its own"])
+def test_stacked_networks_take_the_steps_that_they_take_alone(rule, same):
+    one = trees.map_tree(lambda leaf: torch.randn(2, 130, 70), params())  # enough for two threads
+    ours = trees.repeat(one, 3) if same else trees.stack([one, *(trees.map_tree(torch.sin, one) for _ in range(2))])
+    s = trees.repeat(rule.init(one), 3)
+    theirs, wanted = ours, s
+    for _ in range(3):
+        gradient = trees.map_tree(lambda leaf: torch.randn(leaf.shape).transpose(-1, -2).mT * 1e-3, ours)
+        before = trees.map_tree(torch.clone, {"w": ours, "s": s, "g": gradient})
+        new, after = rule.together(ours, gradient, s)
+        for (_, leaf), (_, old) in zip(
+            trees.leaves({"w": ours, "s": s, "g": gradient}), trees.leaves(before), strict=True
+        ):
+            assert torch.equal(leaf, old)
+        theirs, wanted = torch.vmap(step(rule.update))(theirs, gradient, wanted)
+        ours, s = new, after
+        for (name, a), (_, b) in zip(
+            trees.leaves({"w": ours, "s": s}), trees.leaves({"w": theirs, "s": wanted}), strict=True
+        ):
+            torch.testing.assert_close(a, b, rtol=0, atol=0 if "t" in s else 1e-6, msg=lambda m, n=name: n + m)
+            assert a.is_contiguous()

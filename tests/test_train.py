@@ -351,7 +351,7 @@ def test_a_rejected_client_keeps_its_rows_and_the_others_are_as_without_it(train
         ):
             assert torch.equal(after[1], before[1]), leaf
             assert torch.equal(after[[0, 2]], wanted[[0, 2]]), leaf
-        assert trees.finite(left[hit + 1])
+        assert trees.finite(trees.stack([left[hit + 1]]))
 
 
 @pytest.mark.parametrize("name", ["fedsgd", "fedavg"])

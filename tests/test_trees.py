@@ -119,10 +119,10 @@ def test_add_and_mean():
 @pytest.mark.parametrize("place", ["a", "c"])
 def test_one_bad_number_anywhere_is_not_finite(bad, place):
     whole = tree(5, 3)
-    assert trees.finite(whole)
+    assert trees.finite(whole).tolist() == [True] * 5
     (whole if place == "a" else whole["b"])[place][4, 1] = bad
-    assert not trees.finite(whole)
+    assert trees.finite(whole).tolist() == [True] * 4 + [False]
 
 
 def test_opposite_infinities_are_not_finite():
-    assert not trees.finite({"a": torch.tensor([float("inf"), -float("inf")])})
+    assert not trees.finite({"a": torch.tensor([[float("inf"), -float("inf")]])})

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fedrepro import optim, trees
 from fedrepro.errors import UsageError
-from fedrepro.lift import over_clients
 from fedrepro.methods import parts, weightings
 from fedrepro.methods.federated import TYPES, Recipe, cook, network, training
 from fedrepro.methods.local import descent, risks, shared_gradient
@@ -133,7 +132,7 @@ def fed_irm(
 def _whole(task: Task, net: Net, step: Callable[[State, Batch], tuple[State, Metrics]]) -> Phase:
     """A phase in which clients look at all of their training data."""
     chunk = max(32, PIXELS // math.prod(task.shape))
-    return Phase(Draw(size=None, chunk=chunk), step, alone=net.descend is not None, trains=False)
+    return Phase(Draw(size=None, chunk=chunk), step, alone=net.alone, trains=False)
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def centralized(task: Task, recipe: Twin, *, net: Nets, hidden: int, init: Init)
         each = trees.repeat(old["params"], domains)
         updates = old["updates"].expand(domains)
         gradient, risk = slope(each, batch.x[:, 0], batch.y[:, 0], batch.live[:, 0], updates=updates)
-        accepted = over_clients(trees.finite)(gradient)
+        accepted = trees.finite(gradient)
         weights, weighting = recipe.weighting.update(risk.nan_to_num(0, 0, 0), accepted, old["weighting"])
         gradient = trees.mean(trees.map_tree(lambda g: g.nan_to_num(0, 0, 0), gradient), weights)
         move, rule = recipe.server.update(gradient, old["rule"])
@@ -173,7 +172,7 @@ def centralized(task: Task, recipe: Twin, *, net: Nets, hidden: int, init: Init)
     def predict(state: State, x: Tensor) -> Tensor:
         return chosen.apply(state["server"]["params"], x)
 
-    phase = Phase(Draw(size=recipe.batch), step, alone=chosen.descend is not None)
+    phase = Phase(Draw(size=recipe.batch), step, alone=chosen.alone)
     return Method(start, (phase,), predict, gradient=shared_gradient(chosen))
 
 

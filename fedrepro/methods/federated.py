@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedrepro import optim, trees
 from fedrepro.errors import UsageError
-from fedrepro.lift import over_clients
+from fedrepro.lift import surely
 from fedrepro.methods import parts
 from fedrepro.methods.local import Local, Note, shared_gradient
 from fedrepro.methods.networks import Init, Nets, choose
@@ -52,7 +52,7 @@ TYPES |= {"steps": Annotated[int, Field(ge=0)], "keep_optimiser": bool}
 def network(net: Nets) -> dict:
     """The hyper-parameters of the network, with their defaults.
 
-    net:  "mlp" (with `hidden` units in two layers), "cnn", "cnn-large", "cnn-fair" or "resnet18"
+    net:  "mlp" (with `hidden` units in two layers), "cnn", "lenet", "cnn-large", "cnn-fair" or "resnet18"
     init: "scratch", or for resnet18 "imagenet": pretrained convolutions
     """
     return {"net": net, "hidden": 390, "init": "scratch"}
@@ -254,10 +254,14 @@ def federated(
         everyone = draw.clients == "all"
         memory = state["clients"] if everyone else trees.take(state["clients"], batch.clients)
         reports, remembered = local.train(old["params"], memory, old.get("shared", {}), batch)
-        accepted = over_clients(trees.finite)(reports.delta)
+        accepted = trees.finite(reports.delta)
         weights, weighed = weigh(old, reports.risk, accepted, batch.clients)
-        delta, given = (trees.map_tree(lambda d: d.nan_to_num(0, 0, 0), each) for each in (reports.delta, reports.note))
-        move, rule = server.update(Report(delta, reports.risk, given), weights, old["rule"])
+        if not surely(accepted):
+            delta, note = (
+                trees.map_tree(lambda d: d.nan_to_num(0, 0, 0), each) for each in (reports.delta, reports.note)
+            )
+            reports = Report(delta, reports.risk, note)
+        move, rule = server.update(reports, weights, old["rule"])
         new = {**old, "params": trees.add(old["params"], move), "rule": rule, **weighed}
         if drift is not None:
             part = accepted / len(old["shares"])
@@ -281,5 +285,5 @@ def federated(
     def predict(state: State, x: Tensor) -> Tensor:
         return net.apply(state["server"]["params"], x)
 
-    phase = Phase(draw, step, alone=net.descend is not None)
+    phase = Phase(draw, step, alone=net.alone)
     return Method(init, (phase,), predict, gradient=shared_gradient(net))

@@ -212,7 +212,7 @@ def respond(game: Game, turn: Turn) -> Phase:
         if game.capacity:
             fresh |= remember(clients, turn, w)
         played = {key: trees.put(clients[key], turn, value) for key, value in fresh.items()}
-        metrics = {"loss": torch.stack(losses).mean(), "accepted": over_clients(trees.finite)(opt)}
+        metrics = {"loss": torch.stack(losses).mean(), "accepted": trees.finite(opt)}
         return {"clients": played, "server": state["server"]}, metrics
 
     return Phase(Draw(size=game.batch, steps=game.steps, clients=turn), step)
@@ -271,7 +271,7 @@ def learn_phi(game: Game, fast: bool) -> Phase:
             total = part if total is None else tuple(trees.add(a, b) for a, b in zip(total, part, strict=True))
         gradient, risk = total
         rows = batch.live.sum((1, 2))
-        accepted = over_clients(trees.finite)(gradient)
+        accepted = trees.finite(gradient)
         shares = server["shares"] * accepted
         weights = shares / shares.sum().clamp(min=1e-12) / rows
         gradient = trees.map_tree(lambda g: g.nan_to_num(0, 0, 0), gradient)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.func import grad, grad_and_value
+from torch.func import grad_and_value
 
 from fedrepro import trees
 from fedrepro.lift import modes, over_clients, over_steps
 from fedrepro.methods.parts import Drift
 from fedrepro.nets import cross_entropy
+from fedrepro.optim import step
 from fedrepro.types import Batch, Net, Report, Rule, State
 
 Note = Literal["none", "initial", "sum", "last"]
@@ -53,7 +53,7 @@ class Local:
         """Every client trains from `params`: memories [C, ...], shared (the drift's) -> (report, memories)."""
         clients, drift, own = len(batch.clients), self.drift, self.drifts(memory)
         anchor = trees.repeat(params, clients)
-        opt = memory["opt"] if self.keep else over_clients(self.rule.init)(anchor)
+        opt = memory["opt"] if self.keep else trees.repeat(self.rule.init(params), clients)
         carry = {"params": anchor, "opt": opt, "risk": torch.zeros(clients, device=batch.live.device)}
         carry |= {"last": anchor} if self.note == "last" else {}
         carry |= {"updates": memory["updates"]} if self.penalised else {}
@@ -77,14 +77,15 @@ class Local:
             gradient, risk = descent(self.net)(params, x, y, live)
         if self.note == "last":
             new["last"] = gradient
+        pull = {}
         if self.drift is not None:
             pull = over_clients(self.drift.pull)(params, fixed["anchor"], fixed["memory"], fixed["shared"])
-            if self.drift.beside:
-                params = trees.map_tree(lambda w, p: w - self.drift.beside * p, params, pull)
-            else:
-                gradient = trees.add(gradient, pull)
-        move, opt = over_clients(self.rule.update)(gradient, carry["opt"], carry["params"])
-        return {"params": trees.add(params, move), "opt": opt, "risk": carry["risk"] + risk, **new}
+        if pull and not self.drift.beside:
+            gradient = trees.add(gradient, pull)
+        moved, opt = stepped(self.rule)(params, gradient, carry["opt"])
+        if pull and self.drift.beside:
+            moved = trees.map_tree(lambda w, p: w - self.drift.beside * p, moved, pull)
+        return {"params": moved, "opt": opt, "risk": carry["risk"] + risk, **new}
 
     def _noted(self, carry: State, anchor: State, delta: State, batch: Batch) -> State:
         notes = {
@@ -98,12 +99,19 @@ class Local:
 
 def descent(net: Net) -> Callable:
     """The network's gradient of stacked clients, as `Net.descend` has it, whether the network brings one or not."""
-    return net.descend or over_clients(grad_and_value(lambda p, x, y, live: cross_entropy(net.apply(p, x), y, live)))
+    lifted = grad_and_value(lambda p, x, y, live: cross_entropy(net.apply(p, x), y, live))
+    return over_clients(lifted, own=net.descend)
+
+
+def stepped(rule: Rule) -> Callable:
+    """A step of stacked clients, as `Rule.together` has it, whether the optimiser brings one or not."""
+
+    return over_clients(step(rule.update), own=rule.together)
 
 
 def singly(net: Net) -> contextlib.AbstractContextManager:
     """Clients one after another inside the block where the network is no faster on a batch of them."""
-    return modes(clients="loop") if net.descend else contextlib.nullcontext()
+    return modes(clients="loop") if net.alone else contextlib.nullcontext()
 
 
 def whole_gradient(descend: Callable, anchor: State, batch: Batch, epochs: int) -> State:
@@ -144,10 +152,8 @@ def shared_gradient(net: Net) -> Callable[[State, Tensor, Tensor], State]:
 
     def gradient(state: State, x: Tensor, y: Tensor) -> State:
         params = state["server"]["params"]
-        if net.descend is None:
-            return grad(lambda p: F.cross_entropy(net.apply(p, x), y, reduction="sum"))(params)
         every = torch.ones(1, len(y), dtype=torch.bool, device=y.device)
-        mean, _ = net.descend(trees.repeat(params, 1), x[None], y[None], every)
+        mean, _ = descent(net)(trees.repeat(params, 1), x[None], y[None], every)
         return trees.map_tree(lambda g: g[0] * len(y), mean)
 
     return gradient

@@ -13,7 +13,7 @@ from fedrepro.nets import mlp
 from fedrepro.resnets import Init, resnet18
 from fedrepro.types import Net, Task
 
-Nets = Literal["mlp", "cnn", "cnn-large", "cnn-fair", "resnet18"]
+Nets = Literal["mlp", "cnn", "lenet", "cnn-large", "cnn-fair", "resnet18"]
 
 
 def shared_mlp(task: Task, hidden: int) -> Net:
@@ -22,10 +22,12 @@ def shared_mlp(task: Task, hidden: int) -> Net:
     return mlp(*below, task.classes)._replace(features=mlp(*below, last=False).apply, head="fc3")
 
 
-# Small: Li et al. 2022 (protocols 2.3). Large: McMahan et al. 2017 (3.2). Fair, ResNet: fedaug-2022 (protocols-2, A2).
+# Small: Li et al. 2022 (protocols 2.3); LeNet: the same with zeros around the image, as LeCun et al. 1998 have it.
+# Large: McMahan et al. 2017 (3.2). Fair, ResNet: fedaug-2022 (protocols-2, A2).
 NETS: dict[str, Callable[[Task, int], Net]] = {
     "mlp": shared_mlp,
     "cnn": lambda task, hidden: cnn(task.shape, task.classes),
+    "lenet": lambda task, hidden: cnn(task.shape, task.classes, padding=(2, 0)),
     "cnn-large": lambda task, hidden: cnn(task.shape, task.classes, filters=(32, 64), hidden=(512,), padding=(2, 2)),
     "cnn-fair": lambda task, hidden: small_cnn(task.shape, task.classes),
     "resnet18": lambda task, hidden: resnet18(task.shape, task.classes),

@@ -1,0 +1,108 @@
+"""Time a workload of `fedrepro bench` beside the obvious loop of plain.py.
+
+    python benchmarks/loops.py W1 [--rounds N] [--precision fp32,bf16]
+
+Each contestant is a process of its own, so that its peak memory and its threads are its own, and waits while another
+plays: they take turns of some rounds each. Prints one JSON line for each: its seconds a round, the median of them, its
+last accuracy, its peak memory, and how many times as fast as the loop it is (the median over turns of the ratios), with
+the goal. The first turn is left out: in it things are loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+GOALS = {"W1": (2.5, 4.0), "W2": (3.0, 3.5), "W3": (1.8, 3.0), "W4": (1.25, 2.0)}  # times the loop: fp32, bf16
+TURN = {"W1": 1, "W2": 2, "W3": 20, "W4": 4}  # rounds
+LOOP = "loop"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("workload", choices=GOALS)
+    parser.add_argument("--rounds", type=int, help="the workload's own number without it")
+    parser.add_argument("--precision", default="fp32,bf16", help="fp32, bf16 or fp32,bf16")
+    chosen = parser.parse_args()
+    rounds = chosen.rounds or {"W1": 5, "W2": 20, "W3": 300, "W4": 20}[chosen.workload]
+    spent, ended = compare(chosen.workload, [LOOP, *chosen.precision.split(",")], rounds)
+    for line in lines(chosen.workload, spent, ended):
+        print(json.dumps(line), flush=True)
+
+
+def compare(workload: str, names: list[str], rounds: int) -> tuple[dict[str, list[list[float]]], dict[str, dict]]:
+    """Seconds a round by contestant and turn, and by contestant what it says in the end."""
+    context, turn = multiprocessing.get_context("spawn"), TURN[workload]
+    ours, spent = {}, {name: [] for name in names}
+    for name in names:
+        here, there = context.Pipe()
+        context.Process(target=contestant, args=(workload, name, there), daemon=True).start()
+        ours[name] = here
+        here.recv()  # it is ready
+    for _ in range(1 + max(1, rounds // turn)):
+        for name, pipe in ours.items():
+            pipe.send(turn)
+            spent[name].append(pipe.recv())
+    for pipe in ours.values():
+        pipe.send(0)
+    return {name: turns[1:] for name, turns in spent.items()}, {name: pipe.recv() for name, pipe in ours.items()}
+
+
+def contestant(workload: str, name: str, pipe: Connection) -> None:
+    """The process of one: plays as many rounds as it is told, and says how long each took; told 0, it ends."""
+    played = loop(workload) if name == LOOP else ours(workload, name)
+    shown = None
+    pipe.send("ready")
+    while turn := pipe.recv():
+        spent = []
+        for _ in range(turn):
+            began = time.perf_counter()
+            shown = next(played)
+            spent.append(time.perf_counter() - began)
+        pipe.send(spent)
+    import resource
+
+    pipe.send({"accuracy": shown, "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})
+
+
+def loop(workload: str) -> Iterator[float | None]:
+    """The obvious loop, with torch as it comes."""
+    import torch  # isort: skip  # noqa: F401  (before fedrepro, which says how long torch's threads spin)
+    import plain
+
+    from fedrepro import bench
+
+    return plain.LOOPS[workload](bench.find(workload).data(0))
+
+
+def ours(workload: str, precision: str) -> Iterator[float | None]:
+    """The project's trainer."""
+    from fedrepro import bench, lift
+
+    lift.keep_freed_memory()
+    training = bench.find(workload).training((0,), precision, bench.runs.resolve("cpu"))
+    for _ in training:
+        yield bench.accuracy(training)
+
+
+def lines(workload: str, spent: dict[str, list[list[float]]], ended: dict[str, dict]) -> Iterator[dict]:
+    """What is printed."""
+    medians = {name: [statistics.median(turn) for turn in turns] for name, turns in spent.items()}
+    for name, own in medians.items():
+        line = {"workload": workload, "contestant": name, "round_s": [round(each, 5) for each in own]}
+        line |= {"median_s": round(statistics.median(own), 5), **ended[name], "threads": os.cpu_count()}
+        if name != LOOP:
+            ratios = [a / b for a, b in zip(medians[LOOP], own, strict=True)]
+            line |= {"contestant": "fedrepro", "precision": name, "times_as_fast": round(statistics.median(ratios), 2)}
+            line["goal"] = GOALS[workload][name == "bf16"]
+        yield line
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""`fedrepro bench`: seconds a round of the workloads W1 to W4, played by the trainer as it plays every run."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from itertools import islice
+
+import torch
+
+from fedrepro import lift, runs
+from fedrepro.bench.workloads import WORKLOADS, Workload
+from fedrepro.config import Precision
+from fedrepro.errors import UsageError, unknown
+from fedrepro.train import PRECISIONS, Training
+
+__all__ = ["WORKLOADS", "Workload", "find", "run", "timed"]
+
+
+def find(name: str) -> Workload:
+    """A workload by name; UsageError with the closest one that there is."""
+    if name not in WORKLOADS:
+        raise unknown("workload", name, WORKLOADS)
+    return WORKLOADS[name]
+
+
+def run(work: Workload, *, precision: Precision = "fp32", device: str = "auto", seeds: int = 1) -> dict:
+    """Play a workload and say how long it took, as one row.
+
+    `round_s` has the seconds of each round, with all its seeds: the broadcast, local training, aggregation and, where
+    the workload has one, the test on all test images. `wall_s` is from the start, with data and compiled loops to be
+    loaded. `accuracy` is the first seed's at the last test, a fraction; None where there is no test.
+    """
+    if precision not in PRECISIONS:
+        raise UsageError(f"unknown precision {precision!r}: there is {' and '.join(PRECISIONS)}.")
+    began, chosen = time.perf_counter(), runs.resolve(device)
+    lift.keep_freed_memory()
+    training = work.training(tuple(range(seeds)), precision, chosen)
+    spent = list(islice(timed(training), work.rounds))
+    row = {
+        "workload": work.name,
+        "contestant": "fedrepro",
+        "round_s": [round(seconds, 6) for seconds in spent],
+        "wall_s": round(time.perf_counter() - began, 3),
+        "accuracy": accuracy(training),
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "precision": precision,
+        "device": chosen.type,
+    }
+    return row | ({"ms_per_iteration": round(1000 * sum(spent) / len(spent), 3)} if work.iterates else {})
+
+
+def timed(training: Training) -> Iterator[float]:
+    """Play rounds; yields the seconds of each."""
+    played = iter(training)
+    while True:
+        began = time.perf_counter()
+        next(played)
+        if training.device.type == "cuda":
+            torch.cuda.synchronize(training.device)
+        yield time.perf_counter() - began
+
+
+def accuracy(training: Training) -> float | None:
+    """The first seed's accuracy at the last test."""
+    tested = [value for _, metric, value in training.lanes[0].curve if metric == "test_accuracy"]
+    return tested[-1] if tested else None
