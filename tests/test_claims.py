@@ -546,7 +546,7 @@ def test_the_stage_depends_on_the_runs_compared_and_on_the_claims(toy):
     assert stage["outs"] == [{"reports/metrics/toy-2022/claims.csv": {"cache": False}}]
     root = yaml.safe_load((toy.root / "dvc.yaml").read_text())["stages"]
     outs = [name for out in root["report"]["outs"] for name in out]
-    assert outs[-2:] == ["reports/claims/toy-2022.csv", "reports/claims/toy-2022.md"]
+    assert {"reports/claims/toy-2022.csv", "reports/claims/toy-2022.md"} <= set(outs)
     assert set(outs) | {"fedrepro/claims.py", "reports/metrics/toy-2022/claims.csv"} <= set(root["check"]["deps"])
 
 

@@ -306,6 +306,7 @@ def test_evaluate_all_or_one(inside):
 def test_report_names_its_files(inside):
     assert inside["report"].out.splitlines() == [
         *(f"wrote reports/tables/{PAPER}/t1.{kind}" for kind in ("csv", "md", "tex")),
+        *(f"wrote reports/summary/{name}.md" for name in ("papers", PAPER)),
         "wrote reports/index.html",
     ]
 

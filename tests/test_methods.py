@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedrepro import lineage, methods, runs, trees
+from fedrepro import lineage, methods, plan, runs, trees
 from fedrepro.config import RunConfig
 from fedrepro.errors import UsageError
 from fedrepro.types import Task
@@ -167,27 +167,16 @@ def test_a_plugin_is_trained(plugin):
 CORE = {
     f"fedrepro/{name}.py"
     for name in (
-        *(
-            "config",
-            "fused",
-            "judges",
-            "lift",
-            "nets",
-            "optim",
-            "scoring",
-            "streams",
-            "train",
-            "trees",
-            "types",
-            "workers",
-        ),
+        *("config", "fused", "judges", "lift", "nets", "optim", "scoring", "streams", "train", "trees", "types"),
+        "workers",
     )
 }
 DATA = {
     f"fedrepro/data/{name}.py"
     for name in (
         *("__init__", "augment", "clients", "domains", "draws", "fedgma", "femnist", "gans", "images", "palettes"),
-        *("partition", "pictures", "plain", "rotated", "sources", "synth"),
+        *("partition", "pictures", "plain", "rotated", "synth"),
+        *(f"sources/{name}" for name in plan.SOURCES),
     )
 }
 FAMILY = [f"methods/{name}" for name in ("federated", "local", "networks", "options", "parts", "penalties")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def numbers(folder: Path) -> tuple[dict, bytes]:
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = copy(tmp_path_factory.mktemp("smoke"), results=False)
     params = folder / "params.yaml"
-    params.write_text(params.read_text().replace("budget: paper", "budget: smoke"))
+    params.write_text(re.sub("budget: .*", "budget: smoke", params.read_text()))
     call(folder, "fedrepro", "plan")
     call(folder, "dvc", "repro")
     return folder
