@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from fedrepro.spec import Cell, Paper
 
 SCALE = {"percent": 100.0}  # unit of a published number -> what our measure is multiplied with
 STATUSES = ("within", "outside", "deviation", "not-run", "not-compared", "missing")
+COMPARED = ("within", "deviation", "outside")  # statuses of numbers that are compared
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,12 @@ class Result:
         if self.values:
             return spread_out(self.mean, self.spread)
         return {"not-run": "not run", "missing": "missing"}.get(self.status, "diverged")
+
+
+def counts(results: list[Result]) -> dict[str, int]:
+    """Status -> number of cells, for every status."""
+    found = Counter(result.status for result in results)
+    return {status: found[status] for status in STATUSES}
 
 
 def spread_out(mean: str, spread: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 from fedrepro import claims, evaluate, figures, page, quantities, summary, tables
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.layout import allowed
-from fedrepro.results import STATUSES, Result, join
+from fedrepro.results import COMPARED, Result, counts, join
 from fedrepro.schema import Gallery, Remark, Table
 from fedrepro.spec import Paper, load_papers
 from fedrepro.verdicts import Report, Verdict
@@ -24,7 +23,7 @@ def everything(root: Path) -> Report:
         report.counts[paper.name], report.tolerances[paper.name] = {}, {}
         for table, spec in paper.spec.tables.items():
             results, problems = _table(paper, table)
-            report.counts[paper.name][table] = _counts(results)
+            report.counts[paper.name][table] = counts(results)
             report.tolerances[paper.name][table] = f"{allowed(spec.tolerance)}, because {spec.tolerance.reason}"
             report.cells.extend(map(_verdict, results))
             report.problems.extend(problems)
@@ -131,14 +130,9 @@ def _unlike(path: Path) -> str:
     return f"{path} does not equal what its records render: run `dvc repro`."
 
 
-def _counts(results: list[Result]) -> dict[str, int]:
-    counts = Counter(result.status for result in results)
-    return {status: counts[status] for status in STATUSES}
-
-
 def _verdict(result: Result) -> Verdict:
     """What is reported of a cell."""
-    compared = result.status in ("within", "outside", "deviation")
+    compared = result.status in COMPARED
     return Verdict(
         result.cell.paper,
         *result.cell.key,

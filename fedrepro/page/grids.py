@@ -9,11 +9,10 @@ from typing import Any
 from fedrepro.layout import Column, Entry, Sheet
 from fedrepro.page.align import aligned, signed
 from fedrepro.page.links import Link, anchor, cell_link, run_name
-from fedrepro.results import Result
+from fedrepro.results import COMPARED, Result
 from fedrepro.schema import words
 from fedrepro.spec import Paper
 
-COMPARED = ("within", "deviation", "outside")  # statuses of numbers that are compared
 MARKS = {
     "within": "✓", "deviation": "†", "outside": "✗", "not-compared": "≈", "not-run": "○", "missing": "!",
     "holds": "✓", "fails": "✗", "undecided": "?", "above": "✓", "below": "✗", "neither": "?",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from fedrepro import layout, tables
 from fedrepro.page import evidence, grids, pictures, protocol, protocol_path, reasons
 from fedrepro.page.evidence import Claim
-from fedrepro.page.grids import COMPARED, Grid, word
+from fedrepro.page.grids import Grid, word
 from fedrepro.page.links import seen
 from fedrepro.page.pictures import Figure
 from fedrepro.page.reasons import Reason
-from fedrepro.results import SCALE, STATUSES, Result, join
+from fedrepro.results import COMPARED, SCALE, STATUSES, Result, counts, join
 from fedrepro.spec import Paper
 
 SHOWN = (*COMPARED, "not-compared", "not-run")  # what a cell with all that it needs may be
@@ -118,12 +118,6 @@ def summary(sections: list[Section]) -> str:
     undeclared = f", {found['outside']} outside without one" if found["outside"] else ""
     said = f"Of {_numbers(every, 'published number')}, {compared} {_are(compared)} compared: {verdicts}{undeclared}."
     return f"{said} {' and '.join(rest)}." if rest else said
-
-
-def counts(results: list[Result]) -> dict[str, int]:
-    """Status -> number of cells, for every status."""
-    found = Counter(result.status for result in results)
-    return {status: found[status] for status in STATUSES}
 
 
 def gap(results: list[Result]) -> str:
