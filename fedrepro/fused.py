@@ -1,70 +1,40 @@
-"""Adam's passes over memory as compiled loops on a CPU, with the bits of torch's operations in `optim.adam`.
-
-Leaves are those of K networks [K, ...]; networks that are all the same may be views of one.
-"""
+"""Adam in one pass over memory, for networks whose optimiser would else take as long as their small convolutions."""
 
 from __future__ import annotations
 
-import numba
-import numpy as np
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+from torch.optim.adam import adam as torch_adam
 
-from fedrepro.workers import share_out
-
-_compiled = {"cache": True, "nogil": True, "error_model": "numpy"}
-
-
-def squares(v: Tensor, g: Tensor, rate: float) -> Tensor:
-    """v, moved towards g^2 by a rate below a half."""
-    new = torch.empty(g.shape, dtype=g.dtype)
-    arrays = [_rows(each) for each in (v, g, new)]
-    share_out(lambda *part: _squares(*arrays, arrays[1].dtype.type(rate), *part), arrays[1].shape[1], g.numel())
-    return new
+from fedrepro import trees
+from fedrepro.types import State
 
 
-def moved(p: Tensor, m: Tensor, v: Tensor, floor: Tensor, scale: Tensor) -> Tensor:
-    """p + scale m / (sqrt(v) + floor), with a floor and a scale for each network [K]."""
-    new = v.sqrt()  # torch's, which does not always round as the processor's
-    arrays = [_rows(each) for each in (p, m, new)] + [each.to(m.dtype).numpy() for each in (floor, scale)]
-    share_out(lambda *part: _moved(*arrays, *part), arrays[1].shape[1], m.numel())
-    return new
+def adam(lr: float, b1: float, b2: float, eps: float) -> Callable[[State, State, State], tuple[State, State]]:
+    """`update(params, gradient, s) -> (params, s)`: a step of torch's Adam, up to rounding that of `optim.adam`.
+
+    s is as `optim.adam` begins it. Where its counter `t` is a vector [K], the leaves are those of K networks [K, ...].
+    """
+
+    def update(params: State, gradient: State, s: State) -> tuple[State, State]:
+        new = [trees.map_tree(fresh, tree) for tree in (params, s["m"], s["v"])]
+        # The compiled loop goes through memory in order, whatever the strides.
+        moved = [*new[:1], trees.map_tree(Tensor.contiguous, gradient), *new[1:]]
+        rows = [each_row(tree, s["t"].dim()) for tree in moved]
+        counts = [t.clone() for _ in trees.leaves(params) for t in s["t"].reshape(-1)]
+        options = {"lr": lr, "beta1": b1, "beta2": b2, "eps": eps, "weight_decay": 0.0}
+        torch_adam(*rows, [], counts, fused=True, amsgrad=False, maximize=False, **options)
+        return new[0], {"m": new[1], "v": new[2], "t": s["t"] + 1}
+
+    return update
 
 
-def _rows(leaf: Tensor) -> np.ndarray:
-    """[K, n], or of views of one network [1, n]."""
-    own = leaf if leaf.stride(0) else leaf[:1]
-    return own.detach().reshape(len(own), -1).contiguous().numpy()
+def fresh(leaf: Tensor) -> Tensor:
+    return leaf.detach().clone(memory_format=torch.contiguous_format)
 
 
-# The compiler turns loops into those over vectors where all arrays have one axis: hence the small functions.
-
-
-@numba.njit(**_compiled)
-def _squares(v, g, new, rate, first, end):
-    for k in range(len(g)):
-        _row_of_squares(v[k % len(v)][first:end], g[k][first:end], new[k][first:end], rate)
-
-
-@numba.njit(**_compiled)
-def _row_of_squares(v, g, new, rate):
-    for i in range(len(new)):
-        new[i] = _towards(v[i], g[i] * g[i], rate)
-
-
-@numba.njit(fastmath={"contract"}, **_compiled)
-def _towards(a, b, rate):
-    """As torch.lerp has it: the product and the sum are rounded once."""
-    return a + rate * (b - a)
-
-
-@numba.njit(**_compiled)
-def _moved(p, m, new, floor, scale, first, end):
-    for k in range(len(m)):
-        _row_moved(p[k % len(p)][first:end], m[k][first:end], new[k][first:end], floor[k], scale[k])
-
-
-@numba.njit(**_compiled)
-def _row_moved(p, m, new, floor, scale):
-    for i in range(len(new)):
-        new[i] = p[i] + m[i] / (new[i] + floor) * scale
+def each_row(tree: State, stacked: int) -> list[Tensor]:
+    """The leaves one after another, those of stacked networks row by row (views)."""
+    return [row for _, leaf in trees.leaves(tree) for row in (leaf.unbind() if stacked else (leaf,))]

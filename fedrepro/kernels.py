@@ -8,13 +8,13 @@ torch's number of threads. Sums may be reassociated and products fused, always i
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
-
-from fedrepro.workers import share_out
 
 _compiled = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz", "reassoc"}}
 _ZERO, _DEAD = np.float32(0), np.uint8(4)
@@ -52,9 +52,30 @@ def pooled_gradient(
 
 
 def _share_out(kernel: Callable, number: int, *stacked: Tensor) -> None:
-    """Run a kernel that fills the last of its arrays, each of torch's threads with some of the clients."""
-    arrays = [each.contiguous().numpy() for each in stacked]
-    share_out(lambda a, b: kernel(*(each[a:b] for each in arrays), number), len(arrays[0]), arrays[0].size)
+    """Run a kernel that fills the last of its arrays, client by client.
+
+    Whichever of torch's threads is free takes the next client, so that one that waits for a core keeps nobody waiting.
+    """
+    arrays, threads = [each.contiguous().numpy() for each in stacked], torch.get_num_threads()
+    if threads == 1 or len(stacked[0]) == 1:
+        kernel(*arrays, number)
+        return
+    waiting = iter(range(len(stacked[0])))
+
+    def take() -> None:
+        for k in waiting:
+            kernel(*(each[k : k + 1] for each in arrays), number)
+
+    helpers = [_pool_of(threads).submit(take) for _ in range(threads - 1)]
+    take()
+    for each in helpers:
+        if not each.cancel():  # it has begun
+            each.result()
+
+
+@cache
+def _pool_of(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads)
 
 
 @numba.njit(**_compiled)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fedrepro.lift import over_clients
 from fedrepro.trees import add, map_tree
 from fedrepro.types import Rule, State
 
@@ -52,7 +51,8 @@ def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Rule:
 def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Rule:
     """Adam with bias correction (Kingma and Ba 2015, Algorithm 1); eps as Keras has it.
 
-    State: first and second moments `m`, `v` shaped like the parameters, step counter `t` (scalar).
+    State: first and second moments `m`, `v` shaped like the parameters, step counter `t` (scalar; of stacked networks
+    that take a step together, [K]).
     """
 
     def init(params: State) -> State:
@@ -63,28 +63,23 @@ def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Ru
         t = s["t"] + 1
         m = map_tree(lambda m, g: torch.lerp(m, g, 1 - b1), s["m"], gradient)
         v = map_tree(lambda v, g: torch.lerp(v, g.square(), 1 - b2), s["v"], gradient)
-        floor, scale = corrections(t)
-        step = map_tree(lambda m, v: torch.div(m, v.sqrt().add_(floor)).mul_(scale), m, v)
-        return step, {"m": m, "v": v, "t": t}
-
-    def corrections(t: Tensor) -> tuple[Tensor, Tensor]:
-        """What is added to the root of v, and what multiplies the quotient: fewer passes than to correct m and v."""
         # 1 - b^t as expm1: the plain form loses four digits in float32 at the first steps.
         first, second = -torch.expm1(t * math.log(b1)), (-torch.expm1(t * math.log(b2))).sqrt()
-        return eps * second, -lr * second / first
+        # The corrections multiply eps and the step rather than m and v: fewer passes over memory.
+        floor, scale = eps * second, -lr * second / first
+        move = map_tree(lambda m, v: torch.div(m, v.sqrt().add_(beside(floor, m))).mul_(beside(scale, m)), m, v)
+        return move, {"m": m, "v": v, "t": t}
 
     def together(params: State, gradient: State, s: State) -> tuple[State, State]:
-        if s["t"].device.type != "cpu":
-            return over_clients(step(update))(params, gradient, s)
-        from fedrepro import fused  # slow to import, and needed only here
-
-        t = s["t"] + 1
-        floor, scale = corrections(t)
-        m = map_tree(lambda m, g: torch.lerp(m, g, 1 - b1), s["m"], gradient)
-        v = map_tree(lambda v, g: fused.squares(v, g, 1 - b2), s["v"], gradient)
-        return map_tree(lambda *leaf: fused.moved(*leaf, floor, scale), params, m, v), {"m": m, "v": v, "t": t}
+        move, s = update(gradient, s)
+        return map_tree(lambda w, new: new.add_(w), params, move), s  # nobody else has the step, so it is changed
 
     return Rule(init, update, together)
+
+
+def beside(scalars: Tensor, leaf: Tensor) -> Tensor:
+    """A scalar, or one for each network [K], as a factor of a leaf [K, ...]."""
+    return scalars.view(scalars.shape + (1,) * (leaf.dim() - scalars.dim()))
 
 
 def restarted(rule: Rule, at: int) -> Rule:

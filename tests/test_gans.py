@@ -11,7 +11,7 @@ import torch
 from plain_gan import benchmark, load, read, values
 from torch import nn
 
-from fedrepro import gannets, methods, trees
+from fedrepro import fused, gannets, methods, optim, trees
 from fedrepro.config import RunConfig
 from fedrepro.data import Federation
 from fedrepro.errors import UsageError
@@ -336,6 +336,31 @@ def test_samples_are_made_with_the_running_statistics():
 def test_what_cannot_be_built(name, task, hyper, message):
     with pytest.raises(UsageError, match=message):
         methods.build(name, task, hyper)
+
+
+# The optimiser
+
+
+@pytest.mark.parametrize("counter", [torch.tensor(3.0), torch.tensor([0.0, 5.0, 2.0])], ids=["one", "stacked"])
+def test_the_fused_step_is_adams(counter):
+    def draw(seed):
+        generator = torch_stream(seed)
+        tree = {"a": torch.randn(3, 4, 2, 5, generator=generator), "b": {"c": torch.randn(3, generator=generator)}}
+        return {**tree, "a": tree["a"].movedim(1, -1)}  # not in order in memory
+
+    params, gradient = draw(0), draw(1)
+    s = {"m": draw(2), "v": trees.map_tree(torch.square, draw(3)), "t": counter}
+    options = {"lr": 0.1, "b1": 0.5, "b2": 0.9, "eps": 1e-3}
+    before = copy.deepcopy((params, gradient, s))
+    new, state = fused.adam(**options)(params, gradient, s)
+    update = optim.adam(**options).update
+    move, wanted = (torch.vmap(update) if counter.dim() else update)(gradient, s)
+    for got, right in ((new, trees.add(params, move)), (state, wanted)):
+        for (name, a), (_, b) in zip(trees.leaves(got), trees.leaves(right), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6, msg=lambda text, name=name: name + text)
+            assert a.is_contiguous()
+    for tree, old in zip((params, gradient, s), before, strict=True):
+        assert all(torch.equal(a, b) for (_, a), (_, b) in zip(trees.leaves(tree), trees.leaves(old), strict=True))
 
 
 # Stored numbers

@@ -166,10 +166,7 @@ def test_a_plugin_is_trained(plugin):
 
 CORE = {
     f"fedrepro/{name}.py"
-    for name in (
-        *("config", "fused", "judges", "lift", "nets", "optim", "scoring", "streams", "train", "trees", "types"),
-        "workers",
-    )
+    for name in ("config", "judges", "lift", "nets", "optim", "scoring", "streams", "train", "trees", "types")
 }
 DATA = {
     f"fedrepro/data/{name}.py"

@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedrepro import gannets, optim, trees
+from fedrepro import fused, gannets, optim, trees
 from fedrepro.errors import UsageError
 from fedrepro.lift import over_clients
 from fedrepro.methods import judging
@@ -27,7 +27,7 @@ from fedrepro.methods.judging import LOSSES, Combine, Loss
 from fedrepro.methods.options import options
 from fedrepro.nets import pixels
 from fedrepro.spectral import Normal, normalise, power_start, through
-from fedrepro.types import Batch, Draw, Method, Metrics, Phase, Rule, State, Streams, Task
+from fedrepro.types import Batch, Draw, Method, Metrics, Phase, State, Streams, Task
 
 Panel = tuple[int, ...]  # the critics that judge one step of the generator
 
@@ -55,7 +55,8 @@ class Game:
     generator: gannets.Generator
     critic: gannets.Critic
     loss: Loss
-    adam: Rule
+    opt: Callable[[State], State]  # Adam's state at the start
+    update: Callable[[State, State, State], tuple[State, State]]  # (params, gradient, opt) -> (params, opt)
     recipe: Recipe
     normal: bool  # spectral norm
 
@@ -78,7 +79,7 @@ def adversarial(task: Task, recipe: Recipe, *, net: str, loss: str, spectral: bo
     if min(task.sizes) < batch:
         raise UsageError(f"a client has {min(task.sizes)} samples: set batch to that number or less.")
     generator, critic = gannets.choose(net, task.shape)
-    game = Game(generator, critic, LOSSES[loss], optim.adam(**adam), recipe, spectral)
+    game = Game(generator, critic, LOSSES[loss], optim.adam(**adam).init, fused.adam(**adam), recipe, spectral)
     cycle = recipe.cycle(task.clients)
     phases = tuple(iteration(game, panels, batch) for panels in cycle)
 
@@ -98,11 +99,11 @@ def start(game: Game) -> Callable[[Streams, tuple[int, ...]], State]:
         vectors = [directions(trees.rows(critic, [k]), streams(k, "spectral")) for k in clients]
         normal = {name: torch.cat([each[name] for each in vectors]) for name in vectors[0]} if game.normal else {}
         params = game.generator.init(streams(0, "generator"))
-        server = {"generator": params, "running": game.generator.running(), "opt": game.adam.init(params)}
+        server = {"generator": params, "running": game.generator.running(), "opt": game.opt(params)}
         if game.recipe.start is not None:
             strength = torch.tensor(game.recipe.start)
-            server |= {"strength": strength, "strength_opt": game.adam.init(strength)}
-        own = {"critic": critic, "spectral": normal, "opt": over_clients(game.adam.init)(critic)}
+            server |= {"strength": strength, "strength_opt": game.opt(strength)}
+        own = {"critic": critic, "spectral": normal, "opt": over_clients(game.opt)(critic)}
         return {"clients": own, "server": server}
 
     return init
@@ -153,7 +154,7 @@ def criticise(game: Game, clients: State, real: Tensor, fake: Tensor) -> tuple[S
         risks.append(risk.detach())
     for name, normal in normals.items():
         gradient[name]["weight"] = through(gradient[name]["weight"], normal)
-    critic, opt = game.adam.together(critic, gradient, clients["opt"])
+    critic, opt = game.update(critic, gradient, clients["opt"])
     new = {"critic": critic, "spectral": {name: normal.v for name, normal in normals.items()}, "opt": opt}
     return new, torch.stack(risks), trees.finite(gradient)
 
@@ -173,8 +174,7 @@ def persuade(game: Game, clients: State, server: State, judges: list[int], z: Te
     new = {**server, "running": running}
     for name, opt in (("generator", "opt"), ("strength", "strength_opt")):
         if name in learnt:
-            given = (trees.stack([each]) for each in (server[name], gradient[name], server[opt]))
-            new[name], new[opt] = (trees.one(each, 0) for each in game.adam.together(*given))
+            new[name], new[opt] = game.update(server[name], gradient[name], server[opt])
     fresh = {name: normal.v for name, normal in normals.items()}
     vectors = trees.put(clients["spectral"], judges, fresh) if fresh else fresh
     return vectors, new, {name: value.detach() for name, value in {"loss": loss, **curves}.items()}
