@@ -12,11 +12,11 @@ from fedrepro.files import write_text
 from fedrepro.layout import grid
 from fedrepro.results import STATUSES, join
 from fedrepro.spec import Paper, load_papers
+from fedrepro.verdicts import FOUND
 
 OVERVIEW = "papers"
 HEADS = {"within": "within tolerance", "deviation": "outside, declared", "outside": "outside, undeclared"}
 HEADS |= {"not-run": "not run", "not-compared": "not compared"}
-VERDICTS = ("holds", "fails", "undecided")
 
 
 def paths(papers: list[str], root: str | Path = ".") -> list[Path]:
@@ -63,13 +63,13 @@ def _overview(papers: list[Paper], fates: list[Fate], claims: Claims) -> str:
     """A row for each paper: its numbers by status, and its claims by verdict."""
     statuses = _occurring(fates)
     heads = ["paper", "budget", "numbers", *(HEADS.get(status, status) for status in statuses)]
-    heads += [f"claims: {verdict}" for verdict in VERDICTS]
+    heads += [f"claims: {verdict}" for verdict in FOUND]
     rows = []
     for paper in papers:
         counts = _counts([fate for fate in fates if fate.paper == paper.name], statuses)
         found = Counter(claims.get(paper.name, {}).values())
         label = paper.spec.budgets[paper.budget].label
-        rows.append([paper.name, label, *counts, *(str(found[verdict]) for verdict in VERDICTS)])
+        rows.append([paper.name, label, *counts, *(str(found[verdict]) for verdict in FOUND)])
     return grid(heads, rows, [True, True, *[False] * (len(heads) - 2)]) + "\n"
 
 

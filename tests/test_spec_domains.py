@@ -105,7 +105,8 @@ def test_desk_keeps_rotated_mnist_in_full_and_makes_pacs_small():
             assert config.model_copy(update={"precision": own.precision, "seeds": own.seeds}) == own
         else:
             steps = config.rounds * config.hyper.get("steps", 1) / (2 if config.method in TWO_PHASE else 1)
-            assert (steps, config.data["size"], config.hyper["init"]) == (160, 64, "scratch")
+            assert steps == (400 if "per_domain" not in config.data else 200)
+            assert (config.data["size"], config.hyper["init"], config.hyper["lr"]) == (32, "scratch", 5e-4)
 
 
 def test_norms_are_of_the_runs_of_other_tables_which_alone_measure_them():
@@ -332,10 +333,10 @@ def test_a_budget_may_say_other_things_of_some_tables(made_up):
     desk = replace(paper, budget="desk", _drafts={})
     small, whole = (join(desk, table, evaluate.Evaluation([], {}))[0].budget for table in ("table4", "table3"))
     assert (small.compare, whole.compare) == (False, True)
-    assert "64 px" in small.label
+    assert "32 px" in small.label
     assert whole.label == "desk (1 seed, bf16 products)"
-    assert "64 px" in claims.sheet(desk, [], claims.weigh(desk, [])).legend[-1]
-    assert "64 px" in plot.caption(
+    assert "32 px" in claims.sheet(desk, [], claims.weigh(desk, [])).legend[-1]
+    assert "32 px" in plot.caption(
         desk, "fig3-pacs", [figures.Spread("FedAvg", "r", "m", "none", 1, 0, 1, 0, 0, "desk", "")]
     )
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
 from fedrepro import optim
 from fedrepro.methods import Row
 from fedrepro.methods.federated import Recipe, family
@@ -17,7 +21,7 @@ def fedavgm(
     batch: int = 64,
     epochs: int = 1,
     server_lr: float = 1.0,
-    momentum: float = 0.9,
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9,
 ) -> Recipe:
     """FedAvgM: plain local gradient steps, and a server step along the decaying sum of their mean changes.
 

@@ -26,7 +26,8 @@ def options(defaults: dict[str, Any], types: dict[str, Any], finish: Callable[..
         signature = inspect.signature(recipe)
         added = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=v) for n, v in defaults.items()]
         build.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])
-        build.__annotations__ = get_type_hints(recipe) | {name: types[name] for name in defaults} | {"return": Method}
+        own = get_type_hints(recipe, include_extras=True)
+        build.__annotations__ = own | {name: types[name] for name in defaults} | {"return": Method}
         return build
 
     return decorate

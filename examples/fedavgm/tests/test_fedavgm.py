@@ -1,10 +1,12 @@
 """FedAvgM against a loop that is its formula and nothing else, and as a method that fedrepro finds."""
 
+import pytest
 import torch
 from torch.func import grad
 from torch.nn.functional import cross_entropy
 
 from fedrepro import methods
+from fedrepro.errors import UsageError
 from fedrepro.types import Batch, Task
 
 TASK = Task(shape=(1, 1, 2), classes=2, sizes=(3, 1))  # two clients, of three rows and of one
@@ -56,3 +58,8 @@ def test_it_is_found_with_its_defaults():
     found = methods.find("fedavgm")
     assert (found.dataset, found.rounds, found.hyper["momentum"]) == ("mnist", 10, 0.9)
     assert found.summary.startswith("FedAvgM: ")
+
+
+def test_its_own_limits_hold():
+    with pytest.raises(UsageError, match="'momentum' of fedavgm cannot be 1.0: input should be less than 1"):
+        methods.build("fedavgm", TASK, ONE | {"momentum": 1.0})
