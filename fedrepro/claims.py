@@ -20,7 +20,7 @@ from fedrepro.layout import Column, Entry, Sheet
 from fedrepro.quantities import Reading
 from fedrepro.schema import Claim
 from fedrepro.spec import Paper, load_paper, load_papers
-from fedrepro.wording import COUNTED, GAINED, JUDGED, LEVELLED, RESAMPLES, substitutes, words
+from fedrepro.wording import COUNTED, GAINED, JUDGED, LEVELLED, POOLED, RESAMPLES, substitutes, words
 
 PLACES = {"holds": "above", "fails": "below", "undecided": "neither"}  # of a pair that is counted
 
@@ -31,9 +31,10 @@ class Evidence:
 
     `pair`: what is compared. `high`, `low`: the runs, as picked where a side picks; empty where the budget does not run
     the cell, and in rows about several pairs. The seeds are those with a value in all cells; with none there are no
-    numbers. `censored_high`, `censored_low`: how many of the seeds were cut off so that the true difference may be
-    larger, and smaller. In the last row of a count: `difference` is the number of pairs with a mean difference above
-    the margin, `lo` those whose interval is above it, `hi` those whose interval is not below it, `n` the fewest seeds.
+    numbers. Of pooled pairs, the mean is over `n` pairs. `censored_high`, `censored_low`: how many of the seeds or
+    pairs were cut off so that the true difference may be larger, and smaller. In the last row of a count: `difference`
+    is the number of pairs with a mean difference above the margin, `lo` those whose interval is above it, `hi` those
+    whose interval is not below it, `n` the fewest seeds.
     """
 
     claim: str
@@ -156,7 +157,8 @@ def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sh
         for row, comparison in zip_longest(rows, paper.comparisons(name)):
             verdict = Entry(row.verdict, row.verdict, drawn.note(*_remarks(row, comparison)))
             numbers = _numbers(row, comparison, rows)
-            drawn.rows.append([*map(Entry, (row.claim, row.pair, *numbers, str(row.n))), verdict])
+            number = f"{row.n} pairs" if comparison is not None and comparison.pooled else str(row.n)
+            drawn.rows.append([*map(Entry, (row.claim, row.pair, *numbers, number)), verdict])
     return drawn
 
 
@@ -167,6 +169,7 @@ def judged(paper: Paper, readings: list[Reading]) -> list[str]:
     legend += [COUNTED] if any(claim.published is not None for claim in paper.spec.claims.values()) else []
     alone = any(not block.low for claim in paper.spec.claims.values() for block in claim.blocks)
     legend += [LEVELLED] if alone else []
+    legend += [POOLED] if any(claim.pooled for claim in paper.spec.claims.values()) else []
     legend += [GAINED] if any(claim.gains for claim in paper.spec.claims.values()) else []
     legend += [f"{metric}: {said}." for metric, said in substitutes(paper).items()]
     legend.append(f"Budget: {budget.label}.")
@@ -182,10 +185,26 @@ def _evidence(claim: str, comparison: Comparison, seeds: Seeds, margin: float) -
     chosen = {pair: tuple(pick(side, seeds) for side in pair.sides) for pair in comparison.pairs}
     runs = (*chosen[comparison.larger[0]], "")[:2] if len(comparison.pairs) == 1 else ("", "")
     place = (claim, comparison.name, *runs)
-    read = [seeds.get(run, {}) for sides in chosen.values() for run in sides]
-    both = [seed for seed in read[0] if all(seed in each for each in read)]
-    if not both:
+    differences, *censored = _differences(comparison, chosen, seeds)
+    if not differences:
         return Evidence(*place, None, None, None, 0, 0, 0, "undecided")
+    lo, hi = interval(differences)
+    counts = (len(differences), *censored)
+    return Evidence(*place, digits(statistics.fmean(differences)), lo, hi, *counts, judge(lo, hi, margin, *counts))
+
+
+def _differences(
+    comparison: Comparison, chosen: dict[Pair, tuple[str, ...]], seeds: Seeds
+) -> tuple[list[float], int, int]:
+    """What is resampled: the difference of each seed, or of each of the pooled pairs; and how many are cut off so that
+    the true one may be larger, and so that it may be smaller."""
+    if comparison.pooled:
+        alone = [_differences(Comparison(pair.name, (pair,)), chosen, seeds) for pair in comparison.larger]
+        there = [each for each in alone if each[0]]
+        up, down = (sum(each[side] > 0 for each in there) for side in (1, 2))
+        return [statistics.fmean(each) for each, *_ in there], up, down
+    read = [seeds.get(run, {}) for pair in comparison.pairs for run in chosen[pair]]
+    both = [seed for seed in read[0] if all(seed in each for each in read)]
 
     def gain(pairs: tuple[Pair, ...], seed: int) -> float:
         values = [[seeds[run][seed].value for run in chosen[pair]] for pair in pairs]
@@ -193,9 +212,7 @@ def _evidence(claim: str, comparison: Comparison, seeds: Seeds, margin: float) -
 
     less = [gain(comparison.smaller, seed) if comparison.smaller else 0 for seed in both]
     differences = [gain(comparison.larger, seed) - other for seed, other in zip(both, less, strict=True)]
-    lo, hi = interval(differences)
-    counts = (len(both), *_censored(comparison, chosen, seeds, both))
-    return Evidence(*place, digits(statistics.fmean(differences)), lo, hi, *counts, judge(lo, hi, margin, *counts))
+    return differences, *_censored(comparison, chosen, seeds, both)
 
 
 def _censored(
@@ -238,7 +255,7 @@ def _remarks(evidence: Evidence, comparison: Comparison | None) -> list[str]:
     notes = [] if whole else ["Not run: this budget leaves out one of the cells."]
     sides = (("first", "high", evidence.censored_high), ("second", "low", evidence.censored_low))
     for nth, name, number in sides:
-        cut = f"{number} of {evidence.n} seeds"
+        cut = f"{number} of {evidence.n} {'pairs' if comparison.pooled else 'seeds'}"
         if number and alone:
             notes.append(f"{cut} of the {nth} cell never get there: they count as cut off.")
         elif number:

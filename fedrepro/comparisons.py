@@ -35,11 +35,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What has one verdict: a pair, or the mean gain over the pairs `larger` against that over the pairs `smaller`."""
+    """What has one verdict: a pair, the mean over `pooled` pairs, or that of `larger` against that of `smaller`.
+
+    Of pooled pairs each is one observation, as else each seed is.
+    """
 
     name: str
     larger: tuple[Pair, ...]
     smaller: tuple[Pair, ...] = ()
+    pooled: bool = False
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -56,6 +60,8 @@ def comparisons(claim: Claim, run: Run) -> list[Comparison]:
     """The comparisons of a claim, in their order."""
     if claim.gains:
         return [Comparison(g.name, _pairs(g.larger, run), _pairs(g.smaller, run)) for g in claim.gains]
+    if claim.pooled:
+        return [Comparison(_pool(block), _pairs((block,), run), pooled=True) for block in claim.pairs]
     return [Comparison(pair.name, (pair,)) for pair in _pairs(claim.pairs, run)]
 
 
@@ -106,6 +112,12 @@ def _versus(block: Pairs, highs: list[Point], lows: list[Point]) -> str:
         own = words({axis: value for axis, value in cell.items() if axis not in shared}) or "–"
         sides.append(f"{block.pick[name]} of {own}" if name in block.pick else own)
     return f"{words(shared)}: {' against '.join(sides)}".removeprefix(": ")
+
+
+def _pool(block: Pairs) -> str:
+    """All pairs of a block for a reader."""
+    highs, lows = ([cell for cells in side for cell in cells] for side in zip(*block.cells(), strict=True))
+    return _versus(block, highs, lows)
 
 
 def _together(cells: list[Point]) -> Point:

@@ -161,6 +161,8 @@ def _check_claims(spec: Spec, path: Path) -> None:
             raise UsageError(f"{where}: a claim has either `pairs` or `gains`.")
         if claim.published is not None and claim.gains:
             raise UsageError(f"{where}: `published` is a number of `pairs`, and there are none.")
+        if claim.pooled and (claim.gains or claim.published is not None):
+            raise UsageError(f"{where}: `pooled` pairs can neither be counted, as `published` asks, nor be gains.")
         if isinstance(claim.quantity, FirstRound) and isinstance(claim.quantity.level, Share):
             _check_when(claim.quantity.level.of, spec.axes, where)
         for pairs in claim.blocks:

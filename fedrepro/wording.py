@@ -20,6 +20,10 @@ COUNTED = (
     "last row has the number of pairs with a mean difference above it. The claim holds if at least as many intervals "
     "as the paper has pairs lie above, and fails if so many lie below that this number is out of reach."
 )
+POOLED = (
+    "Pairs that are judged together have one row: the difference is the mean over them, each with the mean over its "
+    "seeds, and the resamples are of the pairs, so that one seed of each will do."
+)
 GAINED = (
     "A comparison of gains: the mean over one group of pairs of the first cell less the second, less that mean over "
     "another group, over the seeds that all of these cells have."
@@ -56,6 +60,7 @@ def measured(claim: Claim) -> str:
         until = f" to round {quantity.until}" if quantity.until else " on"
         how = f"standard deviation of the {name} within {quantity.window} watched rounds, from the warm start{until}"
     how += f"; {claim.published} pairs in the paper" if claim.published is not None else ""
+    how += "; pairs judged together" if claim.pooled else ""
     return f"Measured: {how}; margin: {claim.margin:g}{unit}."
 
 

@@ -363,6 +363,39 @@ def test_a_count_stands_beside_the_published_one(tmp_path):
     assert "as many intervals as the paper has pairs lie above" in " ".join(text.split())
 
 
+def test_pooled_pairs_are_the_observations(tmp_path):
+    claim = CLAIM.replace("margin = 0", "margin = 0\npooled = true") + PAIRS
+    loaded = masked(
+        tmp_path, claim,
+        iid_one_small=[51, 52, 53], iid_two_small=[53, None, 53],  # 2 and 3
+        skewed_one_small=[54, 54, 54], skewed_two_small=[None, None, None],  # 4, and none
+    )  # fmt: skip
+    [row] = rows(loaded)
+    assert (row.pair, row.high, row.low, row.n) == ("Iid or Skewed, One or Two: step 0.1 against step none", "", "", 3)
+    assert numbers(row) == (3, 2, 4, "holds")  # one resample in 27 is thrice the smallest
+    [line] = [line for line in terminal(loaded).splitlines() if "Iid or Skewed" in line]
+    assert "3 pairs" in line
+    assert "the resamples are of the pairs" in " ".join(terminal(loaded).split())
+    write(loaded, "iid-two-small", [20, 20, 20])
+    assert rows(loaded)[0].verdict == "undecided"
+
+
+def test_each_block_of_pooled_pairs_is_judged_alone_and_one_pair_is_too_few(tmp_path):
+    second = PAIRS.replace(', method = ["One", "Two"]', ', method = "One"').replace('["Iid", "Skewed"]', '"Iid"')
+    claim = CLAIM.replace("margin = 0", "margin = 0\npooled = true") + PAIRS + second
+    runs = [f"{dataset}_{method}_small" for dataset in ("iid", "skewed") for method in ("one", "two")]
+    loaded = masked(tmp_path, claim, **dict.fromkeys(runs, [51, 51, 51]))
+    assert [(row.n, row.verdict) for row in rows(loaded)] == [(4, "holds"), (1, "undecided")]
+
+
+def test_a_pooled_pair_with_a_seed_cut_off_counts_as_cut_off(toy):
+    path = toy.folder / "paper.toml"
+    path.write_text(path.read_text().replace("margin = 0\npairs", "margin = 0\npooled = true\npairs"))
+    watched(toy, seed_1={"status": "cap"}, seed_2={"status": "cap"})
+    [row] = evidence(load_paper(made.NAME, toy.root))["slow"]
+    assert (row.difference, row.n, row.censored_high, row.censored_low) == (13.3333, 1, 1, 0)  # 0, 0, 40
+
+
 def test_only_claims_that_count_or_compare_gains_explain_it(toy):
     legend = claims.sheet(toy, *_weighed(toy)).legend
     assert claims.JUDGED in legend
@@ -675,6 +708,8 @@ MISTAKES = {
     "margin": ("margin = 25\n", "", "claims.accurate.margin: field required"),
     "no pairs": (f"margin = 0\npairs = [{GAMES}]\n", "margin = 0\n", "slow: a claim has either `pairs` or `gain"),
     "too many": ("margin = 25", "margin = 25\npublished = 3", "accurate: 3 pairs are published, and there are 2"),
+    "pooled and counted": ("margin = 25", "margin = 25\npublished = 2\npooled = true",
+                           "accurate: `pooled` pairs can neither be counted"),
     "reduction": ('{ kind = "rounds" }', '{ kind = "last", metric = "test_accuracy", rounds = 0 }',
                   "claims.slow.quantity.last.rounds: input should be greater"),
     "reference": ("level = 60", 'level = { share = 0.9, rounds = 3, of = { type = "paralel" } }',

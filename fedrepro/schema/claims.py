@@ -47,9 +47,9 @@ class Gain(Strict):
 class Claim(Strict):
     """An ordering that the paper states, and where: in each pair `quantity` of high exceeds that of low by `margin`.
 
-    With `published` it is claimed of that many of the pairs. With `gains` in place of pairs, the mean gain of one group
-    of pairs exceeds that of another by `margin`. `margin` has the unit of the quantity: points of percent for
-    accuracies, rounds for rounds.
+    With `published` it is claimed of that many of the pairs; if `pooled`, of those of each block on average, which one
+    seed can show. With `gains` in place of pairs, the mean gain of one group of pairs exceeds that of another by
+    `margin`. `margin` has the unit of the quantity: points of percent for accuracies, rounds for rounds.
     """
 
     statement: str = Field(min_length=1)
@@ -58,6 +58,7 @@ class Claim(Strict):
     margin: float
     pairs: tuple[Pairs, ...] = ()
     published: int | None = Field(default=None, ge=1)
+    pooled: bool = False
     gains: tuple[Gain, ...] = ()
 
     @property
