@@ -142,6 +142,19 @@ def search(
 
 
 @app.command()
+def digests() -> None:
+    """Write papers/digests.json: what the code behind each method and each part of a spec hash to.
+
+    A stage of `dvc repro`, on which the others depend. After a change that keeps all numbers, `dvc commit` follows it.
+    """
+    from fedrepro import digests, lineage, spec
+
+    methods = {draft.config.method for paper in spec.load_papers() for draft in paper.drafts().values()}
+    code = {method: lineage.code_digest(method) for method in methods}
+    typer.echo(f"wrote {digests.write(code, lineage.sheet_digest())}")
+
+
+@app.command()
 def extractor(
     source: Annotated[str, typer.Argument(help="A source of images: `fedrepro data list` lists them.")],
 ) -> None:

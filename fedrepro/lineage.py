@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -15,19 +16,38 @@ PACKAGE = Path(__file__).parent
 
 # These shape messages and files, not numbers.
 SILENT = {"fedrepro.errors", "fedrepro.files"}
+SHEETS = "fedrepro.data.sheet"  # draws the sample sheets
 # The trainer needs it for methods that generate, and no other run depends on it.
 JUDGE = "fedrepro.generators"
 
 
 def source_files(method: str) -> list[str]:
     """The files of this package behind a method's numbers, from the project's root, sorted."""
-    return sorted(f"fedrepro/{path.relative_to(PACKAGE)}" for path in _closure(method) if PACKAGE in path.parents)
+    return _own(_closure(method))
 
 
 def code_digest(method: str) -> str:
     """sha256 of the code behind a method's numbers, a plugin's included, without comments, docstrings and layout."""
+    return _digest(_closure(method))
+
+
+def sheet_files() -> list[str]:
+    """The files of this package behind the sample sheets, from the project's root, sorted."""
+    return _own(_reached([SHEETS], SHEETS, SILENT))
+
+
+def sheet_digest() -> str:
+    """sha256 of the code behind the sample sheets, as `code_digest`."""
+    return _digest(_reached([SHEETS], SHEETS, SILENT))
+
+
+def _own(paths: Iterable[Path]) -> list[str]:
+    return sorted(f"fedrepro/{path.relative_to(PACKAGE)}" for path in paths if PACKAGE in path.parents)
+
+
+def _digest(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(_closure(method), key=lambda path: (path.name, path.parent.name)):
+    for path in sorted(paths, key=lambda path: (path.name, path.parent.name)):
         digest.update(_bare(path).encode())
     return digest.hexdigest()
 

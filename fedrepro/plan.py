@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedrepro import claims, evaluate, figures, page, quantities, summary, tables, verdicts
+from fedrepro import claims, digests, evaluate, figures, page, quantities, summary, tables, verdicts
 from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
@@ -20,9 +20,6 @@ from fedrepro.spec import Paper, load_papers, papers
 HEADER = "# Written by `fedrepro plan` from papers/*/paper.toml and params.yaml: change those, and run it again.\n"
 KEPT = {"cache": False, "persist": True}  # in git, and there while its stage runs: a record keeps the seeds it has
 SHOWN = {"cache": False}  # in git, made anew
-# Modules of data behind a sheet.
-SYNTHESIS = ("augment", "clients", "domains", "fedgma", "gans", "palettes", "partition", "pictures", "plain", "rotated")
-SYNTHESIS += ("sheet", "synth")
 SOURCES = ("__init__", "catalogue", "downloads", "files", "kinds", "readers")  # modules behind a manifest
 
 
@@ -32,11 +29,13 @@ class Sources:
 
     `code`: method -> the source files, relative to the root. `data`: dataset -> the name of its source. `samples`:
     (method, dataset) -> the name of the file with a generator's samples, None of a method that generates none.
+    `sheets`: the source files behind the sample sheets.
     """
 
     code: Callable[[str], list[str]]
     data: Callable[[str], str]
     samples: Callable[[str, str], str | None] = lambda method, dataset: None
+    sheets: Callable[[], list[str]] = list
 
     def extractor(self, config: RunConfig) -> str | None:
         """The source whose extractor judges the images that a run generates."""
@@ -130,19 +129,18 @@ def _train(paper: str, run: str, config: RunConfig, sources: Sources) -> dict[st
     extractor = [_extracted(judged_by)[-1]] if judged_by else []
     return {
         "cmd": f"fedrepro train --paper {paper} --run {run}",
-        "deps": [*sources.code(config.method), _manifest(sources.data(config.dataset)), *extractor],
-        "params": [{f"papers/{paper}/runs.json": [run]}],
+        "deps": [_manifest(sources.data(config.dataset)), *extractor],
+        "params": [{f"papers/{paper}/runs.json": [run]}, digests.of_code(config.method)],
         "outs": [{str(path): KEPT} for path in made],
     }
 
 
 def _sheet(paper: Paper, sheet: str, sources: Sources) -> dict[str, Any]:
     dataset, _ = paper.sheet(sheet)
-    axes = (f"axes.{axis}" for axis in paper.spec.sheets[sheet].cell)
     return {
         "cmd": f"fedrepro data show --paper {paper.name} --sheet {sheet}",
-        "deps": [*_code(*(f"data/{name}" for name in SYNTHESIS)), _manifest(sources.data(dataset))],
-        "params": [{f"papers/{paper.name}/paper.toml": [f"sheets.{sheet}", *axes]}],
+        "deps": [_manifest(sources.data(dataset))],
+        "params": [digests.of_sheet(paper.name, sheet)],
         "outs": [{str(paper.sheet_path(sheet)): KEPT}],
     }
 
@@ -154,7 +152,7 @@ def _evaluate(paper: Paper, table: str) -> dict[str, Any]:
     return {
         "cmd": f"fedrepro evaluate --paper {paper.name} --table {table}",
         "deps": [*_code("curves", "evaluate"), *_watched(paper, runs)] if over else ["fedrepro/evaluate.py", *records],
-        "params": [{f"papers/{paper.name}/paper.toml": [f"tables.{table}", *_reads(paper)]}],
+        "params": [digests.of_section(paper, "tables", table)],
         "outs": [{str(evaluate.path(paper.name, table)): SHOWN}],
     }
 
@@ -170,7 +168,7 @@ def _figure(paper: Paper, figure: str) -> dict[str, Any]:
             *_watched(paper, paper.figure_runs(figure)),
             *_samples(paper, figure),
         ],
-        "params": [{f"papers/{paper.name}/paper.toml": [f"figures.{figure}", *_reads(paper)]}],
+        "params": [digests.of_section(paper, "figures", figure)],
         "outs": [{str(figures.path(paper.name, figure)): SHOWN}],
     }
 
@@ -179,14 +177,9 @@ def _claims(paper: Paper) -> dict[str, Any]:
     return {
         "cmd": f"fedrepro evaluate --paper {paper.name} --claims",
         "deps": [*_code("curves", "evaluate", "quantities"), *_watched(paper, paper.claim_runs())],
-        "params": [{f"papers/{paper.name}/paper.toml": ["claims", *_reads(paper)]}],
+        "params": [digests.of_section(paper, "claims")],
         "outs": [{str(quantities.path(paper.name)): SHOWN}],
     }
-
-
-def _reads(paper: Paper) -> list[str]:
-    """The section of paper.toml about what all tables, figures and claims read, where there is one."""
-    return ["reads"] if paper.spec.reads else []
 
 
 def _watched(paper: Paper, runs: list[str]) -> list[str]:
@@ -251,7 +244,8 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
         "outs": [{str(verdicts.path()): SHOWN}, *({str(points): SHOWN} for _, points in agreements)],
         "metrics": [{str(counts): SHOWN} for counts, _ in agreements],
     }
-    stages = {f"data-{source}": _fetch(source) for source in data}
+    stages = {"digests": _digests(papers, {config.method for config in configs}, sources)}
+    stages |= {f"data-{source}": _fetch(source) for source in data}
     for source in sorted({sources.extractor(config) for config in configs} - {None}):
         stages[f"extractor-{source}"] = _extractor(source)
     return {"stages": {**stages, "report": report, "check": check}, "plots": _plots(papers)}
@@ -275,6 +269,16 @@ def _plots(papers: list[Paper]) -> list[dict[str, Any]]:
     ]
     pictures = [figures.pictures(paper.name, figure)[0] for paper in papers for figure in paper.figures]
     return [*against, *({str(picture): None} for picture in pictures)]
+
+
+def _digests(papers: list[Paper], methods: set[str], sources: Sources) -> dict[str, Any]:
+    behind = {file for method in methods for file in sources.code(method)} | set(sources.sheets())
+    specs = [f"papers/{paper.name}/paper.toml" for paper in papers]
+    return {
+        "cmd": "fedrepro digests",
+        "deps": [*sorted(behind), *specs, "params.yaml"],
+        "outs": [{str(digests.PATH): SHOWN}],
+    }
 
 
 def _fetch(source: str) -> dict[str, Any]:
@@ -316,11 +320,11 @@ class _Plain(yaml.SafeDumper):
 def _installed() -> Sources:
     """What the installed methods and datasets say; imported here, since they are slow to import."""
     from fedrepro.data import DATASETS
-    from fedrepro.lineage import samples, source_files
+    from fedrepro.lineage import samples, sheet_files, source_files
 
     def source(dataset: str) -> str:
         if dataset not in DATASETS:
             raise unknown("dataset", dataset, DATASETS)
         return DATASETS[dataset].source
 
-    return Sources(source_files, source, samples)
+    return Sources(source_files, source, samples, sheet_files)

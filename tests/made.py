@@ -184,13 +184,15 @@ def watch(loaded: Paper, run: str, curves: dict[int, dict[str, dict[int, float]]
 
 def command(arguments: list[str]) -> None:
     """A stand-in for `fedrepro` in a DVC stage: notes the call in the file `log`, and makes what the stage promises."""
-    from fedrepro import check, evaluate, plan, report
+    from fedrepro import check, digests, evaluate, plan, report
 
     verb = arguments[0]
     named = dict(zip(arguments[1::2], arguments[2::2], strict=False))
     with open("log", "a") as log:
         print(verb, *([] if len(arguments) == 1 else arguments[-1:]), file=log)
-    if verb == "data":
+    if verb == "digests":
+        digests.write({path.stem: path.read_text() for path in Path("fedrepro/methods").glob("*.py")}, "")
+    elif verb == "data":
         manifest = Path("data/manifests") / f"{arguments[2]}.json"
         manifest.parent.mkdir(parents=True)
         manifest.write_text("{}")

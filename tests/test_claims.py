@@ -575,7 +575,7 @@ def test_the_stage_depends_on_the_runs_compared_and_on_the_claims(toy):
     assert {f"runs/toy-2022/{run}/{file}" for run in made.RUNS for file in ("record.json", "curves.csv")} <= set(
         stage["deps"]
     )
-    assert stage["params"] == [{"papers/toy-2022/paper.toml": ["claims"]}]
+    assert stage["params"] == [{"papers/digests.json": ["papers.toy-2022.claims"]}]
     assert stage["outs"] == [{"reports/metrics/toy-2022/claims.csv": {"cache": False}}]
     root = yaml.safe_load((toy.root / "dvc.yaml").read_text())["stages"]
     outs = [name for out in root["report"]["outs"] for name in out]

@@ -80,7 +80,7 @@ def test_every_command_and_option_has_help(path, command):
 def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
         *((name,) for name in ("train", "pilot", "search", "extractor", "plan", "evaluate", "report", "check")),
-        *((name,) for name in ("bench", "doctor")),
+        *((name,) for name in ("bench", "digests", "doctor")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
         *(("show", name) for name in ("methods", "datasets", "papers", "tables", "runs", "table", "claims")),
     }

@@ -172,7 +172,7 @@ def stages(folder):
     """The commands of the generated pipeline, in an order in which DVC may run them."""
     files = [folder / "dvc.yaml", *folder.glob("papers/*/*/dvc.yaml"), *folder.glob("papers/*/dvc.yaml")]
     found = {n: stage["cmd"] for file in files for n, stage in yaml.safe_load(file.read_text())["stages"].items()}
-    order = ("data", "sheet", "train", "evaluate", "report", "check")
+    order = ("digests", "data", "sheet", "train", "evaluate", "report", "check")
     return [found[each] for each in sorted(found, key=lambda n: order.index(n.partition("-")[0]))]
 
 

@@ -316,7 +316,7 @@ def test_stages_depend_on_records_curves_and_the_figure_alone(toy):
     assert stage["deps"][-4:] == [
         f"runs/toy-2022/{run}/{file}" for run in (SEQUENTIAL, PARALLEL) for file in ("record.json", "curves.csv")
     ]
-    assert stage["params"] == [{"papers/toy-2022/paper.toml": ["figures.f1"]}]
+    assert stage["params"] == [{"papers/digests.json": ["papers.toy-2022.figures.f1"]}]
     assert stage["outs"] == [{"reports/figures/toy-2022/f1.csv": {"cache": False}}]
     root = yaml.safe_load((toy.root / "dvc.yaml").read_text())["stages"]
     pictures = [f"reports/figures/toy-2022/{name}" for name in ("f1.svg", "f1.png", "f2.svg", "f2.png")]

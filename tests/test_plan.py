@@ -34,15 +34,21 @@ def stages(path):
 def test_a_stage_for_every_run_and_every_table(root):
     assert list(stages(root / PIPELINE)) == [f"train-{run}" for run in made.RUNS]
     assert list(stages(root / TABLES)) == ["evaluate-t1"]
-    assert list(stages(root / "dvc.yaml")) == ["data-box", "report", "check"]
+    assert list(stages(root / "dvc.yaml")) == ["digests", "data-box", "report", "check"]
 
 
 def test_a_run_depends_on_its_own_settings_code_and_data(root):
     stage = stages(root / PIPELINE)["train-toys-game-parallel"]
     assert stage["cmd"] == "fedrepro train --paper toy-2022 --run toys-game-parallel"
     assert stage["wdir"] == "../../.."
-    assert stage["deps"] == ["fedrepro/train.py", "fedrepro/methods/game.py", "data/manifests/box.json"]
-    assert stage["params"] == [{"papers/toy-2022/runs.json": ["toys-game-parallel"]}]
+    assert stage["deps"] == ["data/manifests/box.json"]
+    assert stage["params"] == [
+        {"papers/toy-2022/runs.json": ["toys-game-parallel"]}, {"papers/digests.json": ["code.game"]}
+    ]  # fmt: skip
+    digests = stages(root / "dvc.yaml")["digests"]
+    code = ["fedrepro/methods/game.py", "fedrepro/methods/plain.py", "fedrepro/train.py"]
+    assert digests["deps"] == [*code, "papers/toy-2022/paper.toml", "params.yaml"]
+    assert digests["outs"] == [{"papers/digests.json": {"cache": False}}]
     kept = {"cache": False, "persist": True}
     assert stage["outs"] == [{f"runs/toy-2022/toys-game-parallel/{f}": kept} for f in ("record.json", "curves.csv")]
 
@@ -57,7 +63,7 @@ def test_every_output_is_in_git_and_declared_once(root):
     ]
     assert all(settings["cache"] is False for out in declared for settings in out.values())
     names = [name for out in declared for name in out]
-    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 3 + 3 + 1 + 2 + 1
+    assert len(names) == len(set(names)) == 2 * len(made.RUNS) + 1 + 1 + 3 + 3 + 1 + 2 + 1
 
 
 def test_dvc_shows_how_a_paper_agrees(root):
@@ -219,7 +225,7 @@ def dvc(root, tmp_path_factory, monkeypatch):
 
 @pytest.mark.slow
 def test_dvc_reruns_what_changed_and_nothing_else(root, dvc, tmp_path_factory):
-    everything = ["data box", *(f"train {run}" for run in made.RUNS), "evaluate t1", "report", "check"]
+    everything = ["digests", "data box", *(f"train {run}" for run in made.RUNS), "evaluate t1", "report", "check"]
     assert sorted(dvc("repro")) == sorted(everything)
 
     clone = tmp_path_factory.mktemp("clone") / "fresh"
@@ -240,8 +246,12 @@ def test_dvc_reruns_what_changed_and_nothing_else(root, dvc, tmp_path_factory):
     spec.write_text(made.SPEC.replace('order = "parallel"', 'order = "together"'))
     made.pilots(root)
     plan.write(root, SOURCES)
-    assert dvc("repro") == ["train toys-game-parallel", "evaluate t1", "report", "check"]
+    ran = dvc("repro")
+    assert sorted(ran[:2]) == ["digests", "train toys-game-parallel"]
+    assert ran[2:] == ["evaluate t1", "report", "check"]
 
     (root / "fedrepro/methods/plain.py").write_text("2\n")
-    assert dvc("repro") == ["train toys-plain"]
+    assert dvc("repro") == ["digests", "train toys-plain"]
+    (root / "fedrepro/train.py").write_text("2\n")  # the stand-in's digests leave it out, as the real ones do comments
+    assert dvc("repro") == ["digests"]
     assert json.loads((root / "reports/check.json").read_text())["problems"] == []
