@@ -60,9 +60,9 @@ def numbers(folder: Path) -> tuple[dict, bytes]:
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One paper alone: `make smoke` runs all, and takes longer."""
     folder = copy(tmp_path_factory.mktemp("smoke"), results=False)
-    for paper in (folder / "papers").iterdir():
-        if paper.name != PAPER:
-            shutil.rmtree(paper)
+    for spec in folder.glob("papers/*/paper.toml"):
+        if spec.parent.name != PAPER:
+            shutil.rmtree(spec.parent)
     (folder / "params.yaml").write_text(f"{PAPER}:\n  budget: smoke\n")
     call(folder, "fedrepro", "plan")
     call(folder, "dvc", "repro")
