@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,20 @@ SECTIONS = ("tables", "figures")  # of paper.toml, a digest of each entry
 WHOLE = ("claims", "reads")  # one digest of all
 
 
-def write(code: Mapping[str, str], sheets: str, root: str | Path = ".") -> Path:
+def write(code: Callable[[str], str], sheets: str, root: str | Path = ".") -> Path:
     """Write what `collect` finds."""
     return write_json(Path(root) / PATH, collect(code, sheets, root))
 
 
-def collect(code: Mapping[str, str], sheets: str, root: str | Path = ".") -> dict[str, Any]:
-    """The digests of `code` (method -> sha256), of that behind the sample `sheets`, and of the specs' sections."""
-    papers = {paper.name: _sections(paper) for paper in load_papers(root)}
-    return {"code": dict(sorted(code.items())), "sheets": sheets, "papers": papers}
+def collect(code: Callable[[str], str], sheets: str, root: str | Path = ".") -> dict[str, Any]:
+    """The digests of the code behind each method of a planned run, behind the sample `sheets`, and of specs' sections.
+
+    `code`: method -> sha256.
+    """
+    papers = load_papers(root)
+    methods = sorted({draft.config.method for paper in papers for draft in paper.drafts().values()})
+    sections = {paper.name: _sections(paper) for paper in papers}
+    return {"code": {method: code(method) for method in methods}, "sheets": sheets, "papers": sections}
 
 
 def of_code(method: str) -> dict[str, list[str]]:
@@ -59,4 +64,4 @@ def _sections(paper: Paper) -> dict[str, Any]:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

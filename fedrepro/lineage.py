@@ -33,12 +33,12 @@ def code_digest(method: str) -> str:
 
 def sheet_files() -> list[str]:
     """The files of this package behind the sample sheets, from the project's root, sorted."""
-    return _own(_reached([SHEETS], SHEETS, SILENT))
+    return _own(_drawing())
 
 
 def sheet_digest() -> str:
     """sha256 of the code behind the sample sheets, as `code_digest`."""
-    return _digest(_reached([SHEETS], SHEETS, SILENT))
+    return _digest(_drawing())
 
 
 def _own(paths: Iterable[Path]) -> list[str]:
@@ -48,11 +48,12 @@ def _own(paths: Iterable[Path]) -> list[str]:
 def _digest(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths, key=lambda path: (path.name, path.parent.name)):
-        digest.update(_bare(path).encode())
+        digest.update(_bare(path, path.stat().st_mtime_ns).encode())
     return digest.hexdigest()
 
 
-def _bare(path: Path) -> str:
+@cache  # a file is behind many methods
+def _bare(path: Path, modified: int) -> str:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -79,6 +80,10 @@ def samples(method: str, dataset: str) -> str | None:
 def _closure(method: str) -> frozenset[Path]:
     build = methods.find(method).build.__module__
     return frozenset(_reached(["fedrepro.train", build], build, SILENT if generates(method) else SILENT | {JUDGE}))
+
+
+def _drawing() -> list[Path]:
+    return _reached([SHEETS], SHEETS, SILENT)
 
 
 def _reached(waiting: list[str], build: str, left_out: set[str]) -> list[Path]:

@@ -191,7 +191,7 @@ def command(arguments: list[str]) -> None:
     with open("log", "a") as log:
         print(verb, *([] if len(arguments) == 1 else arguments[-1:]), file=log)
     if verb == "digests":
-        digests.write({path.stem: path.read_text() for path in Path("fedrepro/methods").glob("*.py")}, "")
+        digests.write(lambda method: Path(f"fedrepro/methods/{method}.py").read_text(), "")
     elif verb == "data":
         manifest = Path("data/manifests") / f"{arguments[2]}.json"
         manifest.parent.mkdir(parents=True)
