@@ -109,13 +109,13 @@ def verdicts(evidence: list[Evidence]) -> dict[str, str]:
     return {claim: next(v for v in ("fails", "undecided", "holds") if v in given) for claim, given in found.items()}
 
 
-def render(root: str | Path = ".") -> list[Path]:
-    """Write the evidence of every paper with claims as .csv and .md, from the readings in reports/metrics.
+def render(papers: list[Paper]) -> list[Path]:
+    """Write the evidence of papers with claims as .csv and .md, from the readings in reports/metrics.
 
     Equal inputs give equal bytes. Raises FedreproError where a paper has no readings yet.
     """
     files: dict[Path, str] = {}
-    for paper in load_papers(root):
+    for paper in papers:
         if paper.spec.claims:
             readings = quantities.stored(paper)
             files |= texts(paper, readings, weigh(paper, readings))

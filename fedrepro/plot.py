@@ -17,7 +17,7 @@ from fedrepro.figures import Spread
 from fedrepro.files import write_bytes
 from fedrepro.gallery import Panel
 from fedrepro.schema import Curves, Gallery, Last, Levels, Median, Rounds, product, values
-from fedrepro.spec import Paper, load_papers
+from fedrepro.spec import Paper
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
 DASHES = ("-", "--", ":")  # beyond seven lines
@@ -34,27 +34,34 @@ STYLE = [  # whatever the user's own settings say
 NAMELESS = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}  # no time and no version in the files
 
 
-def render(root: str | Path = ".") -> list[Path]:
-    """Write every figure of every paper as .svg and .png, from the points in reports/figures.
+def render(papers: list[Paper]) -> list[Path]:
+    """Write every figure of papers as .svg and .png, from the points in reports/figures.
 
     Equal points give equal bytes. Raises FedreproError where a figure has no points yet.
     """
     files: dict[Path, bytes] = {}
-    for paper in load_papers(root):
+    for paper in papers:
         for name in paper.figures:
-            points = figures.stored(paper, name)
-            for path in figures.pictures(paper.name, name, root):
-                files[path] = picture(paper, name, points, path.suffix[1:])
+            paths = figures.pictures(paper.name, name, paper.root)
+            drawn = pictures(paper, name, figures.stored(paper, name), *(path.suffix[1:] for path in paths))
+            files |= dict(zip(paths, drawn, strict=True))
     return [write_bytes(path, content) for path, content in files.items()]
 
 
-def picture(paper: Paper, name: str, points: list[Spread] | list[Panel], kind: str) -> bytes:
-    """What a figure's file of that kind, svg or png, says. Raises FedreproError where a gallery's samples are gone."""
+def pictures(paper: Paper, name: str, points: list[Spread] | list[Panel], *kinds: str) -> list[bytes]:
+    """What a figure's files of these kinds, svg or png, say, laid out for the first of them.
+
+    Raises FedreproError where a gallery's samples are gone.
+    """
+    found = []
     with matplotlib.style.context(STYLE):
-        out = io.BytesIO()
-        draw = panels.figure if isinstance(paper.figure(name), Gallery) else _figure
-        draw(paper, name, points).savefig(out, format=kind, metadata=NAMELESS[kind])
-        return out.getvalue()
+        drawn = (panels.figure if isinstance(paper.figure(name), Gallery) else _figure)(paper, name, points)
+        for kind in kinds:
+            out = io.BytesIO()
+            drawn.savefig(out, format=kind, metadata=NAMELESS[kind])
+            drawn.set_layout_engine("none")  # which keeps the layout: to find one takes as long as to draw
+            found.append(out.getvalue())
+    return found
 
 
 def caption(paper: Paper, name: str, points: list[Spread]) -> str:

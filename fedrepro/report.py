@@ -41,8 +41,9 @@ def render(root: str | Path = ".") -> list[Path]:
     from fedrepro import plot  # slow to import, and `evaluate` needs none of it
     from fedrepro.page import build
 
-    made = [*tables.render(root), *plot.render(root), *claims.render(root), *summary.render(root)]
-    return [*made, build.render(root)]
+    papers = load_papers(root)
+    made = [*tables.render(papers), *plot.render(papers), *claims.render(papers), *summary.render(papers, root)]
+    return [*made, build.render(papers, root)]
 
 
 def browse(page: Path) -> None:

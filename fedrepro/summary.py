@@ -11,7 +11,7 @@ from fedrepro import claims, quantities, tables
 from fedrepro.files import write_text
 from fedrepro.layout import grid
 from fedrepro.results import STATUSES, join
-from fedrepro.spec import Paper, load_papers
+from fedrepro.spec import Paper
 from fedrepro.verdicts import FOUND
 
 OVERVIEW = "papers"
@@ -36,12 +36,12 @@ class Fate(NamedTuple):
 Claims = Mapping[str, Mapping[str, str]]  # paper -> claim -> verdict
 
 
-def render(root: str | Path = ".") -> list[Path]:
-    """Write the summaries of all papers, from the measures and readings in reports/metrics.
+def render(papers: list[Paper], root: str | Path = ".") -> list[Path]:
+    """Write the summaries of papers, from the measures and readings in reports/metrics.
 
     Equal inputs give equal bytes. Raises FedreproError where these are missing.
     """
-    papers, fates, found = load_papers(root), [], {}
+    fates, found = [], {}
     for paper in papers:
         for table in paper.spec.tables:
             results = join(paper, table, tables.stored(paper, table))

@@ -12,7 +12,7 @@ from fedrepro import evaluate, latex, layout
 from fedrepro.evaluate import Evaluation
 from fedrepro.files import write_text
 from fedrepro.results import Result, join, mean
-from fedrepro.spec import Paper, load_paper, load_papers
+from fedrepro.spec import Paper, load_paper
 
 COLUMNS = (
     *("paper", "table", "dataset", "variant", "method", "metric", "published", "published_spread"),
@@ -21,13 +21,13 @@ COLUMNS = (
 )
 
 
-def render(root: str | Path = ".") -> list[Path]:
-    """Write every table of every paper as .csv, .md and .tex, from the measures in reports/metrics.
+def render(papers: list[Paper]) -> list[Path]:
+    """Write every table of papers as .csv, .md and .tex, from the measures in reports/metrics.
 
     Equal inputs give equal bytes. Raises FedreproError where a table has no measures yet.
     """
     files: dict[Path, str] = {}
-    for paper in load_papers(root):
+    for paper in papers:
         for table in paper.spec.tables:
             files |= texts(paper, table, join(paper, table, stored(paper, table)))
     return [write_text(path, text) for path, text in files.items()]

@@ -33,7 +33,7 @@ def everything(root: Path) -> Report:
             report.claims[paper.name], problems = _claims(paper)
             report.problems.extend(problems)
     report.problems.extend(_summaries(papers, report))
-    report.problems.extend(_page(root))
+    report.problems.extend(_page(papers, root))
     report.problems[:] = dict.fromkeys(report.problems)  # a run may be missing in several places
     return report
 
@@ -62,7 +62,7 @@ def _figure(paper: Paper, figure: str) -> list[str]:
     if isinstance(paper.figure(figure), Gallery):  # its SVG has pictures in it, so likewise
         texts = {points: figures.text(found.points).encode()}
         return _unequal(texts | {svg: svg.read_bytes() if svg.exists() else b""})
-    drawn = plot.picture(paper, figure, found.points, "svg")
+    (drawn,) = plot.pictures(paper, figure, found.points, "svg")
     return _unequal({points: figures.text(found.points).encode(), svg: drawn})
 
 
@@ -84,13 +84,13 @@ def _summaries(papers: list[Paper], report: Report) -> list[str]:
     return _unequal({path: text.encode() for path, text in texts.items()})
 
 
-def _page(root: Path) -> list[str]:
+def _page(papers: list[Paper], root: Path) -> list[str]:
     """What is wrong with the page; its pictures are compared by their sources, as their bytes depend on the machine."""
     from fedrepro.page import build, pictures  # slow to import
 
     path = page.path(root)
     try:
-        wanted = pictures.unpictured(build.text(root))
+        wanted = pictures.unpictured(build.text(papers))
     except FedreproError as error:
         return [str(error)]
     fresh = path.exists() and pictures.unpictured(path.read_text(encoding="utf-8")) == wanted

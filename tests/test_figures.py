@@ -142,9 +142,9 @@ def test_pictures_have_the_same_bytes_each_time_and_under_any_settings(toy, monk
 
 
 def test_pictures_follow_their_points(toy):
-    before = plot.picture(toy, "f1", figures.collect(toy, "f1").points, "svg")
+    before = plot.pictures(toy, "f1", figures.collect(toy, "f1").points, "svg")
     made.watch(toy, PARALLEL, dict.fromkeys((0, 1, 2), {"train_accuracy": {1: 0.8, 3: 0.7}, "test_accuracy": {3: 0.5}}))
-    assert plot.picture(toy, "f1", figures.collect(toy, "f1").points, "svg") != before
+    assert plot.pictures(toy, "f1", figures.collect(toy, "f1").points, "svg") != before
 
 
 def test_a_picture_has_a_panel_for_each_metric_a_line_for_each_cell_and_its_units(toy):

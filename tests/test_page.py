@@ -136,7 +136,7 @@ def agrees(read, root, paper, table):
 
 def test_rendering_again_gives_the_same_bytes(toy):
     before = page.path(toy.root).read_bytes()
-    assert build.render(toy.root).read_bytes() == before
+    assert build.render([toy], toy.root).read_bytes() == before
 
 
 def test_every_cell_has_the_numbers_of_the_table_and_the_command_of_its_run(toy, read):
@@ -239,11 +239,11 @@ def test_a_missing_record_or_picture_stops_the_page(toy, tmp_path):
     sheet = root / "reports/sheets/toy-2022/s1.png"
     sheet.write_text("no picture")
     with pytest.raises(FedreproError, match=r"s1\.png cannot be read: run `dvc repro`"):
-        build.text(root)
+        build.text(load_papers(root))
     shutil.copy(toy.sheet_path("s1"), sheet)
     (root / "runs/toy-2022/toys-plain/record.json").unlink()
     with pytest.raises(FedreproError, match=r"toys-plain/record\.json is missing: run `dvc repro"):
-        build.text(root)
+        build.text(load_papers(root))
 
 
 def test_check_compares_the_page_but_for_the_bytes_of_its_pictures(toy, tmp_path):

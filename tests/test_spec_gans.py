@@ -466,7 +466,7 @@ def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):
     assert [(p.row, p.column) for p in found] == [("full × 32", "MD-GAN"), ("full × 32", "F2A")]
     drawn = panels.figure(paper, "fig6-mnist", found)
     assert [np.unique(axis.images[0].get_array()).tolist() for axis in drawn.axes] == [[10], [200]]
-    first, again = (plot.picture(paper, "fig6-mnist", found, "png") for _ in range(2))
+    first, again = (plot.pictures(paper, "fig6-mnist", found, "png") for _ in range(2))
     assert first == again
     path = figures.path(NAME, "fig6-mnist", paper.root)
     path.parent.mkdir(parents=True)

@@ -61,7 +61,7 @@ def summed(tmp_path):
         made.write(tmp_path, run, made.record(loaded, run, wanted[run]))
     evaluate.table(made.NAME, "t1", tmp_path)
     quantities.claims(loaded)
-    summary.render(tmp_path)
+    summary.render([loaded], tmp_path)
     return tmp_path
 
 

@@ -44,13 +44,13 @@ def motley(tmp_path):
 @pytest.mark.parametrize("kind", ["csv", "md", "tex"])
 def test_files_equal_the_golden_ones(motley, kind):
     """After a wanted change of the layout: copy the file that pytest names over the golden one, and read the diff."""
-    written = {path.suffix[1:]: path for path in tables.render(motley.root)}
+    written = {path.suffix[1:]: path for path in tables.render([motley])}
     assert written[kind].read_bytes() == (GOLDEN / f"t1.{kind}").read_bytes(), written[kind]
 
 
 def test_rendering_again_gives_the_same_bytes(motley):
-    first = {path: path.read_bytes() for path in tables.render(motley.root)}
-    assert {path: path.read_bytes() for path in tables.render(motley.root)} == first
+    first = {path: path.read_bytes() for path in tables.render([motley])}
+    assert {path: path.read_bytes() for path in tables.render([motley])} == first
 
 
 def test_csv_joins_with_published_and_has_the_columns_of_the_design(motley):
@@ -117,16 +117,16 @@ def test_report_needs_measures_of_every_run_and_of_this_budget(motley):
     whole = path.read_text()
     path.write_text("\n".join(line for line in whole.splitlines() if "toys-plain" not in line))
     with pytest.raises(FedreproError, match=f"lacks run toys-plain: {remedy}"):
-        tables.render(motley.root)
+        tables.render([motley])
     path.write_text(whole.replace(",paper,", ",smoke,"))
     with pytest.raises(FedreproError, match=f"is of budget 'smoke' instead of 'paper': {remedy}"):
-        tables.render(motley.root)
+        tables.render([motley])
     path.write_text("run,seed\n1,2\n")
     with pytest.raises(FedreproError, match=f"cannot be read.*{remedy}"):
-        tables.render(motley.root)
+        tables.render([motley])
     path.unlink()
     with pytest.raises(FedreproError, match=f"is missing: {remedy}"):
-        tables.render(motley.root)
+        tables.render([motley])
 
 
 def test_spec_and_published_must_have_the_same_cells(tmp_path):
@@ -163,7 +163,7 @@ def test_the_committed_published_numbers_parse(tmp_path):
 def test_signs_that_latex_reserves_are_escaped(motley):
     path = motley.folder / "published.csv"
     path.write_text(path.read_text().replace("printed with one decimal", r"50% & a_b #1 {x} \ ^ ~ $"))
-    written = {path.suffix: path.read_text() for path in tables.render(motley.root)}
+    written = {path.suffix: path.read_text() for path in tables.render([motley])}
     assert r"50\% \& a\_b \#1 \{x\} \textbackslash{} \textasciicircum{} \textasciitilde{} \$." in written[".tex"]
     assert r"Published: 50% & a_b #1 {x} \ ^ ~ $." in written[".md"]
 
@@ -278,4 +278,4 @@ def test_the_reduction_is_said_below_the_table(tmp_path):
     assert said in shown
     assert "50.00 ± 0.00" in shown
     evaluate.table(made.NAME, "t1", loaded.root)
-    assert all(said in path.read_text() for path in tables.render(loaded.root) if path.suffix != ".csv")
+    assert all(said in path.read_text() for path in tables.render([loaded]) if path.suffix != ".csv")

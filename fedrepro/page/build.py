@@ -8,20 +8,20 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fedrepro.files import write_text
 from fedrepro.page import grids, path, provenance, sections
-from fedrepro.spec import load_papers
+from fedrepro.spec import Paper
 
 
-def render(root: str | Path = ".") -> Path:
-    """Write the page. Equal inputs give equal bytes, on one machine: those of pictures depend on its libraries.
+def render(papers: list[Paper], root: str | Path = ".") -> Path:
+    """Write the page of papers.
 
-    Raises FedreproError where what it is made of is missing, or a record is not the one that was asked for.
+    Equal inputs give equal bytes, on one machine: those of pictures depend on its libraries. Raises FedreproError where
+    what it is made of is missing, or a record is not the one that was asked for.
     """
-    return write_text(path(root), text(root))
+    return write_text(path(root), text(papers))
 
 
-def text(root: str | Path = ".") -> str:
+def text(papers: list[Paper]) -> str:
     """What the page says. Raises FedreproError as `render`."""
-    papers = load_papers(root)
     parts = [sections.section(paper) for paper in papers]
     runs = {name: run for paper in papers for name, run in provenance.runs(paper).items()}
     cells = {name: cell for part in parts for table in part.tables for name, cell in table.grid.cells.items()}
