@@ -4,8 +4,8 @@
 
 Each contestant is a process of its own, so that its peak memory and its threads are its own, and waits while another
 plays: they take turns of some rounds each. Prints one JSON line for each: its seconds a round, the median of them, its
-last accuracy, its peak memory, and how many times as fast as the loop it is (the median over turns of the ratios), with
-the goal. The first turn is left out: in it things are loaded.
+last accuracy, its peak memory, and of ours how many times as fast as each loop it is (the median over turns of the
+ratios), with the goal for the first. The first turn is left out: in it things are loaded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 GOALS = {"W1": (2.5, 4.0), "W2": (3.0, 3.5), "W3": (1.8, 3.0), "W4": (1.25, 2.0)}  # times the loop: fp32, bf16
+PRECISIONS = ("fp32", "bf16")
 TURN = {"W1": 1, "W2": 2, "W3": 20, "W4": 4}  # rounds
-LOOP = "loop"
 
 
 def main() -> None:
+    import plain
+
     from fedrepro import bench  # not by the contestants' processes, which import this file too
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -33,7 +35,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32,bf16", help="fp32, bf16 or fp32,bf16")
     chosen = parser.parse_args()
     rounds = chosen.rounds or bench.find(chosen.workload).rounds
-    spent, ended = compare(chosen.workload, [LOOP, *chosen.precision.split(",")], rounds)
+    spent, ended = compare(chosen.workload, [*plain.LOOPS[chosen.workload], *chosen.precision.split(",")], rounds)
     for line in lines(chosen.workload, spent, ended):
         print(json.dumps(line), flush=True)
 
@@ -58,7 +60,7 @@ def compare(workload: str, names: list[str], rounds: int) -> tuple[dict[str, lis
 
 def contestant(workload: str, name: str, pipe: Connection) -> None:
     """The process of one: plays as many rounds as it is told, and says how long each took; told 0, it ends."""
-    played = loop(workload) if name == LOOP else ours(workload, name)
+    played = ours(workload, name) if name in PRECISIONS else loop(workload, name)
     shown = None
     pipe.send("ready")
     while turn := pipe.recv():
@@ -73,14 +75,14 @@ def contestant(workload: str, name: str, pipe: Connection) -> None:
     pipe.send({"accuracy": shown, "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})
 
 
-def loop(workload: str) -> Iterator[float | None]:
-    """The obvious loop, with torch as it comes."""
+def loop(workload: str, name: str) -> Iterator[float | None]:
+    """An obvious loop, with torch as it comes."""
     import torch  # isort: skip  # noqa: F401  (before fedrepro, which says how long torch's threads spin)
     import plain
 
     from fedrepro import bench
 
-    return plain.LOOPS[workload](bench.find(workload).data(0))
+    return plain.LOOPS[workload][name](bench.find(workload).data(0))
 
 
 def ours(workload: str, precision: str) -> Iterator[float | None]:
@@ -99,10 +101,12 @@ def lines(workload: str, spent: dict[str, list[list[float]]], ended: dict[str, d
     for name, own in medians.items():
         line = {"workload": workload, "contestant": name, "round_s": [round(each, 5) for each in own]}
         line |= {"median_s": round(statistics.median(own), 5), **ended[name], "threads": os.cpu_count()}
-        if name != LOOP:
-            ratios = [a / b for a, b in zip(medians[LOOP], own, strict=True)]
-            line |= {"contestant": "fedrepro", "precision": name, "times_as_fast": round(statistics.median(ratios), 2)}
-            line["goal"] = GOALS[workload][name == "bf16"]
+        if name in PRECISIONS:
+            others = {other: theirs for other, theirs in medians.items() if other not in PRECISIONS}
+            ratios = {other: [a / b for a, b in zip(theirs, own, strict=True)] for other, theirs in others.items()}
+            faster = {other: round(statistics.median(each), 2) for other, each in ratios.items()}
+            line |= {"contestant": "fedrepro", "precision": name, "times_as_fast": faster}
+            line["goal"] = GOALS[workload][PRECISIONS.index(name)]
         yield line
 
 

@@ -1,7 +1,7 @@
 """The obvious PyTorch loops of the workloads W1 to W4, as one writes them first. They know nothing of fedrepro.
 
 Data in a TensorDataset, batches from a DataLoader, a deep copy of the model for each client; for GANs a module with
-torch's spectral norm and an optimiser for each critic.
+torch's spectral norm and an optimiser for each critic. W1 as well with images that torchvision makes tensors of.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torchvision.transforms import ToTensor
+from torchvision.transforms.functional import to_pil_image
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 Optimiser = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
@@ -50,16 +52,30 @@ def average(model: nn.Module, clients: list[Batches], sizes: list[int], optimise
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """On all test images, 1,000 at a time."""
-    parts = zip(x.split(1000), y.split(1000), strict=True)
-    return sum((model(a).argmax(1) == b).sum().item() for a, b in parts) / len(y)
+def accuracy(model: nn.Module, batches: Batches) -> float:
+    """On all test images, which come 1,000 at a time."""
+    right = [model(x).argmax(1) == y for x, y in batches]
+    return torch.cat(right).float().mean().item()
 
 
 def loaders(x: Tensor, y: Tensor, sizes: list[int], batch: int) -> list[DataLoader]:
     """One for each client; x [N, ...] and y [N] hold their rows one client after another."""
     parts = zip(x.split(sizes), y.split(sizes), strict=True)
-    return [DataLoader(TensorDataset(*own), batch, shuffle=True, drop_last=True) for own in parts]
+    kind = TensorDataset if x.is_floating_point() else Images
+    return [DataLoader(kind(*own), batch, shuffle=True, drop_last=True) for own in parts]
+
+
+class Images(Dataset):
+    """Bytes [N, C, H, W] as torchvision's datasets have them: each a PIL image, of which reading makes a tensor."""
+
+    def __init__(self, x: Tensor, y: Tensor):
+        self.images, self.labels, self.transform = [to_pil_image(each) for each in x], y.tolist(), ToTensor()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, number: int) -> tuple[Tensor, int]:
+        return self.transform(self.images[number]), self.labels[number]
 
 
 def endless(loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
@@ -123,10 +139,19 @@ def most_forgiving(d: Tensor) -> Tensor:
 
 
 def w1(data) -> Iterator[float]:
-    clients, model, test = loaders(data.x / 255, data.y, data.sizes, 64), lenet(), tested(data)
+    return shards(data.sizes, loaders(data.x / 255, data.y, data.sizes, 64), tested(data))
+
+
+def w1_images(data) -> Iterator[float]:
+    test = DataLoader(Images(*data.tests["test"]), 1000)
+    return shards(data.sizes, loaders(data.x, data.y, data.sizes, 64), test)
+
+
+def shards(sizes: list[int], clients: list[Batches], test: Batches) -> Iterator[float]:
+    model = lenet()
     while True:
-        average(model, clients, data.sizes, lambda weights: torch.optim.SGD(weights, lr=0.01))
-        yield accuracy(model, *test)
+        average(model, clients, sizes, lambda weights: torch.optim.SGD(weights, lr=0.01))
+        yield accuracy(model, test)
 
 
 def w2(data) -> Iterator[float]:
@@ -135,12 +160,12 @@ def w2(data) -> Iterator[float]:
         chosen = torch.randperm(len(clients))[:10].tolist()
         some, sizes = [clients[k] for k in chosen], [data.sizes[k] for k in chosen]
         average(model, some, sizes, lambda weights: torch.optim.SGD(weights, lr=0.01))
-        yield accuracy(model, *test)
+        yield accuracy(model, test)
 
 
-def tested(data) -> tuple[Tensor, Tensor]:
+def tested(data) -> list[tuple[Tensor, Tensor]]:
     x, y = data.tests["test"]
-    return x / 255, y
+    return list(zip((x / 255).split(1000), y.split(1000), strict=True))
 
 
 def w3(data) -> Iterator[None]:
@@ -160,4 +185,9 @@ def w4(data) -> Iterator[None]:
         yield None
 
 
-LOOPS = {"W1": w1, "W2": w2, "W3": w3, "W4": w4}
+LOOPS = {
+    "W1": {"loop": w1, "images": w1_images},
+    "W2": {"loop": w2},
+    "W3": {"loop": w3},
+    "W4": {"loop": w4},
+}
