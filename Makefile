@@ -40,7 +40,7 @@ repro: setup ## bring all results up to date, render them again, compare them wi
 test: setup ## lint, compare the generated pipeline files with the specs, run the tests
 	$(BIN)/ruff check .
 	$(BIN)/fedrepro plan --check
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # A copy of the sources without any result, budget `smoke`, no data folder: the whole pipeline from nothing.
 # The copy comes first on PYTHONPATH, so that it runs its own sources and not those of this folder.

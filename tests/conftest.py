@@ -25,6 +25,11 @@ VARIANTS = [
 ]
 
 
+def pytest_collection_modifyitems(items):
+    """Slow ones first: where workers share the files, none begins them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join([variant[0], *variant[1].values()]))
 def variant(request):
     """(name, hyper) of every method that predicts classes, games in every order: a new row is tested by being there."""
