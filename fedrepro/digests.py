@@ -59,7 +59,7 @@ def _sections(paper: Paper) -> dict[str, Any]:
         kind: {name: _digest(entry) for name, entry in spec[kind].items()} for kind in SECTIONS if kind in spec
     }
     found |= {kind: _digest(spec[kind]) for kind in WHOLE if kind in spec}
-    sheets = {name: _digest([sheet.title, *paper.sheet(name)]) for name, sheet in paper.spec.sheets.items()}
+    sheets = {name: _digest([sheet.title, *paper.sheet(name)]) for name, sheet in paper.sheets.items()}
     return found | {"sheets": sheets}
 
 

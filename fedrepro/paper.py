@@ -13,7 +13,7 @@ from fedrepro.comparisons import Comparison
 from fedrepro.config import RunConfig
 from fedrepro.drafts import Draft, Search
 from fedrepro.errors import UsageError, unknown
-from fedrepro.schema import FIXED, Chosen, Figure, Found, Pilot, Point, Read, Spec, Spot, Table, remark_on
+from fedrepro.schema import FIXED, Chosen, Figure, Found, Pilot, Point, Read, Sheet, Spec, Spot, Table, remark_on
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,15 @@ class Paper:
         cell = next((point for point in places if self._run_name(point) == run), {})
         return remark_on(self.spec.reads, cell | {"metric": metric, "budget": self.budget}) or Read(metric=metric)
 
+    @property
+    def sheets(self) -> dict[str, Sheet]:
+        """The sample sheets that are drawn at the budget in use."""
+        return {n: sheet for n, sheet in self.spec.sheets.items() if self.budget in (sheet.budgets or [self.budget])}
+
     def sheet(self, sheet: str) -> tuple[str, dict[str, Any]]:
         """The dataset that a sample sheet shows, and the parameters of its synthesis; UsageError for an unknown one."""
-        if sheet not in self.spec.sheets:
-            raise unknown(f"sample sheet of {self.name}", sheet, self.spec.sheets)
+        if sheet not in self.sheets:
+            raise unknown(f"sample sheet of {self.name} at budget {self.budget}", sheet, self.sheets)
         settings = expand.settings(self.spec, self.spec.sheets[sheet].cell, self.budget)
         return settings["dataset"], settings.get("data", {})
 

@@ -116,7 +116,7 @@ def _inside(up: str, stages: dict[str, Any]) -> dict[str, Any]:
 
 def _paper(paper: Paper, sources: Sources) -> dict[str, Any]:
     """The stages but for the runs, which have files of their own, since DVC is slow with large ones."""
-    stages = {f"sheet-{sheet}": _sheet(paper, sheet, sources) for sheet in paper.spec.sheets}
+    stages = {f"sheet-{sheet}": _sheet(paper, sheet, sources) for sheet in paper.sheets}
     stages |= {f"evaluate-{table}": _evaluate(paper, table) for table in paper.spec.tables}
     stages |= {f"evaluate-{figure}": _figure(paper, figure) for figure in paper.figures}
     return stages | ({"evaluate-claims": _claims(paper)} if paper.spec.claims else {})
@@ -198,7 +198,7 @@ def _samples(paper: Paper, figure: str) -> list[str]:
 def _paged(paper: Paper) -> list[str]:
     """What the page shows of a paper beside tables, figures and claims: records, sample sheets, what is left open."""
     records = [str(evaluate.record_path(paper.name, run)) for run in paper.drafts()]
-    sheets = [str(paper.sheet_path(sheet)) for sheet in paper.spec.sheets]
+    sheets = [str(paper.sheet_path(sheet)) for sheet in paper.sheets]
     protocol = page.protocol_path(paper.name, paper.root)
     return [*records, *sheets, *([str(page.protocol_path(paper.name))] if protocol.exists() else [])]
 
@@ -211,7 +211,7 @@ def _root(papers: list[Paper], sources: Sources) -> dict[str, Any]:
     """dvc.yaml: data, report and check; through the measures it depends on every paper's stages."""
     configs = [draft.config for paper in papers for draft in paper.drafts().values()]
     datasets = {config.dataset for config in configs}
-    datasets |= {paper.sheet(sheet)[0] for paper in papers for sheet in paper.spec.sheets}
+    datasets |= {paper.sheet(sheet)[0] for paper in papers for sheet in paper.sheets}
     data = sorted(map(sources.data, datasets))
     specs = [f"papers/{paper.name}/{file}" for paper in papers for file in ("paper.toml", "published.csv")]
     specs += [f"papers/{paper.name}/searches.json" for paper in papers if paper.searched]

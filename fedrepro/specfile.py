@@ -150,6 +150,7 @@ def _check_sheets(spec: Spec, path: Path) -> None:
     for name, sheet in spec.sheets.items():
         where = f"{path}: sheets.{name}"
         _check_when(sheet.cell, spec.axes, where)
+        _check_when({"budget": sheet.budgets}, {"budget": spec.budgets}, where)
         if "dataset" not in sheet.cell:
             raise UsageError(f"{where}: its cell has no axis 'dataset'.")
 

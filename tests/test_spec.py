@@ -8,6 +8,7 @@ import made
 import pytest
 
 from fedrepro.config import Stop
+from fedrepro.data import parameters
 from fedrepro.errors import UsageError
 from fedrepro.results import published
 from fedrepro.spec import load_paper, load_papers, papers
@@ -205,8 +206,29 @@ def test_a_sample_sheet_has_the_data_of_its_cell(tmp_path):
     toy = load_paper(made.NAME, made.paper(tmp_path, spec=spec))
     assert toy.sheet("one") == ("toys", {"n": 2})
     assert toy.sheet("other") == ("toys", {"n": 2, "p": [0.1, 0.2]})
-    with pytest.raises(UsageError, match="unknown sample sheet of toy-2022 'on': did you mean 'one'"):
+    with pytest.raises(UsageError, match="unknown sample sheet of toy-2022 at budget paper 'on': did you mean 'one'"):
         toy.sheet("on")
+
+
+def test_a_sample_sheet_may_belong_to_some_budgets(tmp_path):
+    spec = made.SPEC + SHEETS.replace("[sheets.other]", 'budgets = ["smoke"]\n\n[sheets.other]')
+    toy = load_paper(made.NAME, made.paper(tmp_path, spec=spec))
+    assert list(toy.sheets) == ["other"]
+    assert list(replace(toy, budget="smoke").sheets) == ["one", "other"]
+    with pytest.raises(UsageError, match="unknown sample sheet of toy-2022 at budget paper 'one'"):
+        toy.sheet("one")
+    with pytest.raises(UsageError, match=r"sheets\.one: unknown budget 'smok': did you mean 'smoke'"):
+        made.paper(tmp_path, spec=spec.replace('["smoke"]', '["smok"]'))
+
+
+@pytest.mark.parametrize("name", papers(REPO))
+def test_sample_sheets_are_of_data_that_have_their_settings(name):
+    paper = load_paper(name, REPO)
+    for budget in paper.spec.budgets:
+        own = replace(paper, budget=budget)
+        for sheet in own.sheets:
+            dataset, settings = own.sheet(sheet)
+            assert settings.keys() <= parameters(dataset).keys(), (budget, sheet)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def section(paper: Paper) -> Section:
         gap=gap(every),
         tables=[_table(paper, name, own) for name, own in results.items()],
         figures=[pictures.figure(paper, name) for name in paper.figures],
-        sheets=[pictures.sample_sheet(paper, name) for name in paper.spec.sheets],
+        sheets=[pictures.sample_sheet(paper, name) for name in paper.sheets],
         claims=claims,
         judged=judged,
         deviations=reasons.deviations(paper, every),

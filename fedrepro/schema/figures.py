@@ -111,7 +111,11 @@ Figure = Annotated[Curves | Levels | Gallery, Field(discriminator="kind")]
 
 
 class Sheet(Strict):
-    """A sample sheet: what the data of `cell` (any axes, the dataset among them) look like to each client."""
+    """A sample sheet: what the data of `cell` (any axes, the dataset among them) look like to each client.
+
+    `budgets`: those at which it is drawn; all, where none is named.
+    """
 
     title: str
     cell: Point
+    budgets: list[str] = []
