@@ -1,5 +1,7 @@
 """What the tests of the engine share: a toy federation of few rows, and the training of any method on it."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,8 @@ from fedrepro.types import Task
 
 # Batches this small are computed faster by one thread, and its sums have one order.
 torch.set_num_threads(1)
+# The width of the terminal around the tests, which workers are told, is not that of what the tests capture.
+os.environ.pop("COLUMNS", None)
 
 SHAPE, CLASSES = (2, 3, 3), 2
 HYPER = {"batch": 4, "hidden": 6, "lr": 0.02, "phi_lr": 0.02, "net": "mlp"}
