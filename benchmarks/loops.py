@@ -102,9 +102,11 @@ def lines(workload: str, spent: dict[str, list[list[float]]], ended: dict[str, d
         line = {"workload": workload, "contestant": name, "round_s": [round(each, 5) for each in own]}
         line |= {"median_s": round(statistics.median(own), 5), **ended[name], "threads": os.cpu_count()}
         if name in PRECISIONS:
-            others = {other: theirs for other, theirs in medians.items() if other not in PRECISIONS}
-            ratios = {other: [a / b for a, b in zip(theirs, own, strict=True)] for other, theirs in others.items()}
-            faster = {other: round(statistics.median(each), 2) for other, each in ratios.items()}
+            faster = {
+                other: round(statistics.median(a / b for a, b in zip(theirs, own, strict=True)), 2)
+                for other, theirs in medians.items()
+                if other not in PRECISIONS
+            }
             line |= {"contestant": "fedrepro", "precision": name, "times_as_fast": faster}
             line["goal"] = GOALS[workload][PRECISIONS.index(name)]
         yield line

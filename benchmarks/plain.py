@@ -58,10 +58,11 @@ def accuracy(model: nn.Module, batches: Batches) -> float:
     return torch.cat(right).float().mean().item()
 
 
-def loaders(x: Tensor, y: Tensor, sizes: list[int], batch: int) -> list[DataLoader]:
+def loaders(
+    x: Tensor, y: Tensor, sizes: list[int], batch: int, kind: Callable[..., Dataset] = TensorDataset
+) -> list[DataLoader]:
     """One for each client; x [N, ...] and y [N] hold their rows one client after another."""
     parts = zip(x.split(sizes), y.split(sizes), strict=True)
-    kind = TensorDataset if x.is_floating_point() else Images
     return [DataLoader(kind(*own), batch, shuffle=True, drop_last=True) for own in parts]
 
 
@@ -144,7 +145,7 @@ def w1(data) -> Iterator[float]:
 
 def w1_images(data) -> Iterator[float]:
     test = DataLoader(Images(*data.tests["test"]), 1000)
-    return shards(data.sizes, loaders(data.x, data.y, data.sizes, 64), test)
+    return shards(data.sizes, loaders(data.x, data.y, data.sizes, 64, Images), test)
 
 
 def shards(sizes: list[int], clients: list[Batches], test: Batches) -> Iterator[float]:

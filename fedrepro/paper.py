@@ -123,7 +123,8 @@ class Paper:
     @property
     def sheets(self) -> dict[str, Sheet]:
         """The sample sheets that are drawn at the budget in use."""
-        return {n: sheet for n, sheet in self.spec.sheets.items() if self.budget in (sheet.budgets or [self.budget])}
+        every = self.spec.sheets.items()
+        return {name: sheet for name, sheet in every if not sheet.budgets or self.budget in sheet.budgets}
 
     def sheet(self, sheet: str) -> tuple[str, dict[str, Any]]:
         """The dataset that a sample sheet shows, and the parameters of its synthesis; UsageError for an unknown one."""
