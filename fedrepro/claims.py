@@ -262,8 +262,8 @@ def _remarks(evidence: Evidence, comparison: Comparison | None) -> list[str]:
             notes.append(f"{cut} are cut off: the true difference may be {'larger' if name == 'high' else 'smaller'}.")
         named = (getattr(pair, name) for pair in comparison.pairs)
         picked = [side for side in named if side is not None and side.pick]
-        notes += [_picked(nth, side, getattr(evidence, name)) for side in dict.fromkeys(picked)]
-    return notes
+        notes += [_picked(nth, side, getattr(evidence, name)) for side in picked]
+    return list(dict.fromkeys(notes))  # pairs of a comparison may say the same
 
 
 def _picked(nth: str, side: Side, run: str) -> str:
