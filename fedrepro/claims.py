@@ -238,12 +238,13 @@ def _counted(name: str, claim: Claim, rows: list[Evidence]) -> list[Evidence]:
 
 
 def _numbers(row: Evidence, comparison: Comparison | None, rows: list[Evidence]) -> tuple[str, str]:
-    """Difference and interval for a reader; of a count, which is no comparison, where the pairs lie."""
+    """Difference and interval for a reader, without one of a single seed; of a count, where the pairs lie."""
     if comparison is None:
         placed = [each.verdict for each in rows]
         lie = ", ".join(f"{placed.count(place)} {place}" for place in PLACES.values())
         return f"{row.difference:.0f} of {len(rows) - 1}", lie
-    return (f"{row.difference:+.2f}", f"{row.lo:+.2f} to {row.hi:+.2f}") if row.n else ("–", "–")
+    between = f"{row.lo:+.2f} to {row.hi:+.2f}" if row.n > 1 else "–"
+    return f"{row.difference:+.2f}" if row.n else "–", between
 
 
 def _remarks(evidence: Evidence, comparison: Comparison | None) -> list[str]:

@@ -76,8 +76,9 @@ def caption(paper: Paper, name: str, points: list[Spread]) -> str:
         over = f"Median over the seeds, the ends of {spec.quantity.checkpoints} equal parts of training"
         over, what = f"{over}{''.join(f' and {axis}' for axis in spec.grid)}", "values"
     reads = (paper.read(metric, run.split("; ")[0]) for run in runs for metric in _asked(spec))
+    drawn = f"{over}, band: ± one standard deviation (population). " if max(most.values()) > 1 else ""
     parts = [
-        f"{over}, band: ± one standard deviation (population). Budget: {budget.label}",
+        f"{drawn}Budget: {budget.label}",
         "" if budget.compare else "never compared with the paper's numbers",
         f"{seeds} {what.removesuffix('s') if seeds == '1' else what}",
         *dict.fromkeys(read.substitute for read in reads),

@@ -96,15 +96,15 @@ class Result:
 
     @property
     def spread(self) -> str:
-        """The population standard deviation over the seeds, or min..max of all values; empty without a value.
+        """The population standard deviation over the seeds, or min..max of all values; empty where there is none.
 
-        Where the printed one is of something else, the mean over the seeds of what it is of.
+        One seed has none. Where the printed one is of something else, the mean over the seeds of what it is of.
         """
         if self.ranges and self.values:
             return "..".join(f"{end:.{self.decimals}f}" for end in (min(self.values), max(self.values)))
         if self.cell.read.spread:
             return mean(self._in_unit(measure.value for measure in self.spreads), self.decimals)
-        return f"{statistics.pstdev(self.values):.{self.decimals}f}" if self.values else ""
+        return f"{statistics.pstdev(self.values):.{self.decimals}f}" if len(self.values) > 1 else ""
 
     @property
     def decimals(self) -> int:

@@ -744,3 +744,11 @@ def test_an_unknown_metric_is_one_sentence_with_its_place(toy, claim, kind):
 def test_a_reading_keeps_its_kinds():
     row = Reading("c", "run", 3, None, True, "paper", "other toys")
     assert quantities.parse(quantities.text([row])) == [row]
+
+
+def test_a_single_seed_has_no_interval(toy):
+    lost = {"status": "diverged", "metrics": {}, "rounds": 3}
+    watched(toy, seed_1=lost, seed_2=lost)
+    shown = terminal(toy)
+    assert "+40.00" in shown
+    assert "+40.00 to" not in shown

@@ -93,6 +93,7 @@ def test_a_single_seed_is_shown_as_it_is(tmp_path):
     for run in (SEQUENTIAL, PARALLEL):
         made.watch(loaded, run, {0: {"train_accuracy": {3: 0.25}, "test_accuracy": {1: 0.5}}})
     assert points(loaded, "f1", run=PARALLEL, metric="train_accuracy") == {"3": (25, 0, 1)}
+    assert plot.caption(loaded, "f1", figures.collect(loaded, "f1").points) == "Budget: paper; 1 seed."
 
 
 def test_diverged_seeds_and_seeds_that_the_spec_does_not_have_do_not_count(toy):

@@ -267,6 +267,12 @@ def test_the_tolerance_of_the_paper_is_that_of_a_table_without_one(tmp_path):
     assert load_paper(made.NAME, made.paper(tmp_path, spec=spec)).table("t1").tolerance.points == 3
 
 
+def test_a_single_seed_has_no_spread(tmp_path):
+    toy = made.records(made.paper(tmp_path, spec=made.SPEC.replace("seeds = [0, 1, 2]", "seeds = [0]")))
+    found = {str(result) for result in join(toy, "t1", evaluate.collect(toy, "t1"))}
+    assert found == {f"{100 * value:.2f}" for (values, *_) in made.ACCURACIES.values() for value in values}
+
+
 def test_the_reduction_is_said_below_the_table(tmp_path):
     said = "The number of a seed is the mean over its last 3 rounds."
     assert said not in terminal(made.records(made.paper(tmp_path)))
