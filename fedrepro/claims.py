@@ -238,7 +238,7 @@ def _counted(name: str, claim: Claim, rows: list[Evidence]) -> list[Evidence]:
 
 
 def _numbers(row: Evidence, comparison: Comparison | None, rows: list[Evidence]) -> tuple[str, str]:
-    """Difference and interval for a reader, without one of a single seed; of a count, where the pairs lie."""
+    """Difference and interval for a reader; one seed has no interval, and a count has where the pairs lie."""
     if comparison is None:
         placed = [each.verdict for each in rows]
         lie = ", ".join(f"{placed.count(place)} {place}" for place in PLACES.values())
