@@ -262,9 +262,27 @@ def test_check_compares_the_page_but_for_the_bytes_of_its_pictures(toy, tmp_path
 def test_pictures_are_made_smaller(toy):
     drawn = pictures.picture(toy.sheet_path("s1"))
     assert (drawn.width, drawn.height) == (800, 600)
-    svg = unquote(pictures.picture(toy.root / "reports/figures/toy-2022/f1.svg").address)
+    file = toy.root / "reports/figures/toy-2022/f1.svg"
+    svg = unquote(pictures.picture(file).address)
     assert svg.startswith("data:image/svg+xml,<svg ")
-    assert max(len(part) for path in re.findall(r' d="([^"]*)"', svg) for part in re.findall(r"\.(\d+)", path)) == 1
+    short, whole = (re.findall(r' d="([^"]*)"', text) for text in (svg, file.read_text()))
+    assert max(len(part) for path in short for part in re.findall(r"\.(\d+)", path)) == 1
+    assert sum(map(len, short)) < 0.9 * sum(map(len, whole))
+    for path, own in zip(short, whole, strict=True):
+        assert spelled(path) == [(letter, pytest.approx(numbers, abs=0.0501)) for letter, numbers in spelled(own)]
+
+
+def spelled(path):
+    """The commands of a path: letter and numbers, each line with its own letter."""
+    found = []
+    for letter, numbers in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
+        numbers = [float(number) for number in numbers.split()]
+        if letter in "ML":
+            pairs = zip(numbers[::2], numbers[1::2], strict=True)
+            found += [("L" if i else letter, list(pair)) for i, pair in enumerate(pairs)]
+        else:
+            found.append((letter, numbers))
+    return found
 
 
 def test_the_protocol_is_shown_below_the_page_s_headings():

@@ -19,9 +19,10 @@ from fedrepro.schema import Gallery, words
 from fedrepro.spec import Paper
 
 WIDTH = 800  # pixels of a raster picture; the page's column is narrower
-QUALITY = 75  # of WebP
+QUALITY = 60  # of WebP
 PIXELS = 4 / 3  # in a point
 UNQUOTED = " /:;,=()!*+@?|-._~"  # beside letters and digits, in a data address within double quotes
+LINES = re.compile(r"[ML][^A-Za-z]*(?:L[^A-Za-z]*)+")  # straight ones, each of which may do without its letter
 DATA = re.compile(r'src="data:[^"]*"')
 
 
@@ -86,13 +87,15 @@ def unpictured(page: str) -> str:
 def _svg(text: str) -> tuple[str, int, int]:
     width, height = (float(re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', text)[1]) for side in ("width", "height"))
     text = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.S)
-    text = re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"\d+\.\d+", _rounded, path[0]), text)
+    text = re.sub(r'(?<= [dxy]=")[^"]*', lambda place: _shorter(place[0]), text)
     text = re.sub(r"\s*\n\s*", " ", text).strip()
     return f"data:image/svg+xml,{quote(text, safe=UNQUOTED)}", round(PIXELS * width), round(PIXELS * height)
 
 
-def _rounded(number: re.Match) -> str:
-    return f"{float(number[0]):.1f}".removesuffix(".0")
+def _shorter(place: str) -> str:
+    """A coordinate, or a path, with tenths of a point."""
+    place = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), place)
+    return LINES.sub(lambda lines: lines[0][0] + lines[0][1:].replace("L ", ""), place)
 
 
 def _webp(content: bytes) -> tuple[str, int, int]:
