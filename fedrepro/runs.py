@@ -35,6 +35,7 @@ from fedrepro.types import Task
 
 FORMAT = 1
 STATE = Path(".fedrepro/state")
+WRITING = 20  # times as long as a checkpoint took to write, training goes on before the next
 PACKAGES = ("torch", "torchvision", "numpy", "numba", "fedrepro")
 
 
@@ -80,8 +81,9 @@ def execute(
 
     Seeds of an earlier record are kept if its configuration, code and data are the same; those of an ad hoc run stay in
     it even if they are not asked for again. An interrupted run goes on from its last checkpoint; one is written every
-    `every` seconds. `watch` sees the training after each round, `say` gets lines for the user. Raises UsageError for
-    what cannot be run, Interrupted after SIGINT or SIGTERM.
+    `every` seconds (0: each round), or as much more rarely as large ones take time. `watch` sees the training after
+    each round, `say` gets lines for the user. Raises UsageError for what cannot be run, Interrupted after SIGINT or
+    SIGTERM.
     """
     chosen = resolve(device)
     identity = identify(config)
@@ -167,15 +169,17 @@ def locked(place: Place) -> Iterator[None]:
 def run_through(training: Training, checkpoints: Checkpoints, started: str, watch: Callable, every: float) -> None:
     """Play all rounds, with a checkpoint when one is due and when a signal asks to stop."""
     with signals() as asked:
-        saved = time.monotonic()
+        saved, wait = time.monotonic(), every
         for _ in training:
             watch(training)
             if asked and training.running:
                 checkpoints.save(training, started)
                 raise Interrupted(f"stopped after round {training.round}; the same command goes on from there.")
-            if training.running and time.monotonic() - saved >= every:
+            due = time.monotonic()
+            if training.running and due - saved >= wait:
                 checkpoints.save(training, started)
                 saved = time.monotonic()
+                wait = max(every, WRITING * (saved - due)) if every else 0.0
 
 
 @contextlib.contextmanager

@@ -341,14 +341,27 @@ def test_a_crash_while_a_seed_is_added_keeps_the_others(monkeypatch, trained):
     assert trained == [(0,), (1,), (1,)]
 
 
-def test_checkpoints_come_when_they_are_due(monkeypatch):
-    clock = iter(range(0, 1000, 10))  # ten seconds a look
-    monkeypatch.setattr(runs.time, "monotonic", lambda: next(clock))
-    saved = []
-    monkeypatch.setattr(Checkpoints, "save", lambda self, training, started: saved.append(training.round))
-    execute(config(), every=25)
-    # Looks at 10, 20, 30: due, and the next look, at 40, is where the wait begins again.
-    assert saved == [3, 6]
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (0.5, [3, 6, 9]),  # after 30 seconds, at 60.5 and at 91
+        (2.0, [3, 7, 11]),  # twenty times two seconds after 32, and after 74
+    ],
+)
+def test_checkpoints_come_when_they_are_due_and_rarely_where_they_are_slow(monkeypatch, cost, expected):
+    now, saved = [0.0], []
+
+    def play(training):
+        now[0] += 10
+
+    def save(self, training, started):
+        saved.append(training.round)
+        now[0] += cost
+
+    monkeypatch.setattr(runs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Checkpoints, "save", save)
+    execute(config(rounds=12), watch=play, every=25)
+    assert saved == expected
 
 
 # Checkpoints of a training
