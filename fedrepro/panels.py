@@ -39,7 +39,7 @@ def figure(paper: Paper, name: str, panels: list[Panel]) -> Figure:
     side = WIDTH / len(columns)
     drawn = Figure(figsize=(WIDTH, 0.9 + side * len(rows)), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    said = " ".join([caption(paper, name, panels), *(f"Not shown: {reason}." for reason in paper.left_out(name))])
+    said = " ".join([caption(paper, name, panels), *paper.not_shown(name)])
     drawn.supxlabel(textwrap.fill(said, 118), fontsize=7, x=0.01, ha="left")
     axes = drawn.subplots(len(rows), len(columns), squeeze=False)
     _fill(axes, columns, rows, panels, lambda axis, panel: draw(axis, read[panel.run]))

@@ -13,7 +13,22 @@ from fedrepro.comparisons import Comparison
 from fedrepro.config import RunConfig
 from fedrepro.drafts import Draft, Search
 from fedrepro.errors import UsageError, unknown
-from fedrepro.schema import FIXED, Chosen, Figure, Found, Pilot, Point, Read, Sheet, Spec, Spot, Table, remark_on
+from fedrepro.schema import (
+    FIXED,
+    Chosen,
+    Figure,
+    Found,
+    Pilot,
+    Point,
+    Read,
+    Sheet,
+    Spec,
+    Spot,
+    Table,
+    remark_on,
+    values,
+    words,
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +160,15 @@ class Paper:
         """Why some of a figure's cells are not run, or all."""
         spec = self._figure(figure)
         return list(dict.fromkeys(filter(None, (self._left_out(spec, spot.cell) for spot in spec.spots()))))
+
+    def not_shown(self, figure: str) -> list[str]:
+        """Which of a figure's cells are not run, and why: a sentence for each remark."""
+        spec, said = self._figure(figure), []
+        for spot in spec.spots():
+            if remark := remark_on(spec.left_out, spot.cell | {"budget": self.budget}):
+                meant = {axis: " or ".join(values(each)) for axis, each in remark.when.items() if axis != "budget"}
+                said.append(f"Not shown: {words(meant)}: {remark.reason}.")
+        return list(dict.fromkeys(said))
 
     def figure_runs(self, figure: str) -> list[str]:
         """The names of the runs that a figure shows, in the order of its lines."""

@@ -111,7 +111,7 @@ def _figure(paper: Paper, name: str, points: list[Spread]) -> Figure:
     names = [place for place in known if place in {point.x for point in points}]
     drawn = Figure(figsize=(WIDTH, 1.3 + 2.4 * len(metrics)), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    said = " ".join([caption(paper, name, points), *(f"Not shown: {reason}." for reason in paper.left_out(name))])
+    said = " ".join([caption(paper, name, points), *paper.not_shown(name)])
     drawn.supxlabel(textwrap.fill(said, CAPTION), fontsize=7, x=0.01, ha="left")
     axes = drawn.subplots(len(metrics), sharex=True, squeeze=False)[:, 0]
     handles = {}  # a line may be in some panels alone

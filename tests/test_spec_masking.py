@@ -196,6 +196,7 @@ def test_a_budget_may_leave_out_cells_of_a_figure(tmp_path):
     some = load_paper(made.NAME, made.paper(tmp_path, spec=spec.replace('{ budget = "smoke" }', '{ type = "none" }')))
     some = replace(some, budget="smoke")
     assert (some.figures, some.figure_runs("f1"), some.left_out("f1")) == (["f1"], [made.RUNS[1]], ["too dear"])
+    assert (paper.not_shown("f1"), some.not_shown("f1")) == ([], ["Not shown: type parallel: too dear."])
     assert list(some.drafts()) == list(made.RUNS[:2])
 
 
