@@ -39,15 +39,14 @@ def figure(paper: Paper, name: str, panels: list[Panel]) -> Figure:
     side = WIDTH / len(columns)
     drawn = Figure(figsize=(WIDTH, 0.9 + side * len(rows)), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    said = " ".join([caption(paper, name, panels), *paper.not_shown(name)])
-    drawn.supxlabel(textwrap.fill(said, 118), fontsize=7, x=0.01, ha="left")
+    drawn.supxlabel(textwrap.fill(caption(paper, name, panels), 118), fontsize=7, x=0.01, ha="left")
     axes = drawn.subplots(len(rows), len(columns), squeeze=False)
     _fill(axes, columns, rows, panels, lambda axis, panel: draw(axis, read[panel.run]))
     return drawn
 
 
 def caption(paper: Paper, name: str, panels: list[Panel]) -> str:
-    """What the panels show, at which budget and on which data."""
+    """What the panels show, at which budget and on which data, and what is not in them."""
     budget = paper.spec.budgets[paper.budget].of(name)
     spec = paper.figure(name)
     rows = f"Rows: {' × '.join(axis.replace('_', ' ') for axis in values(spec.rows))}."
@@ -57,7 +56,7 @@ def caption(paper: Paper, name: str, panels: list[Panel]) -> str:
         *(f"{each.column}, {each.row}: {each.diverged} diverged" for each in panels if each.diverged),
         *(f"data: {each}, in place of the paper's own" for each in sorted({p.substitute for p in panels} - {""})),
     ]
-    return "; ".join(filter(None, parts)) + "."
+    return " ".join(["; ".join(filter(None, parts)) + ".", *paper.not_shown(name)])
 
 
 def points(content: bytes) -> Points:

@@ -21,6 +21,7 @@ from fedrepro.schema import (
     Pilot,
     Point,
     Read,
+    Remark,
     Sheet,
     Spec,
     Spot,
@@ -165,7 +166,7 @@ class Paper:
         """Which of a figure's cells are not run, and why: a sentence for each remark."""
         spec, said = self._figure(figure), []
         for spot in spec.spots():
-            if remark := remark_on(spec.left_out, spot.cell | {"budget": self.budget}):
+            if remark := self._remark(spec, spot.cell):
                 meant = {axis: " or ".join(values(each)) for axis, each in remark.when.items() if axis != "budget"}
                 said.append(f"Not shown: {words(meant)}: {remark.reason}.")
         return list(dict.fromkeys(said))
@@ -300,8 +301,11 @@ class Paper:
 
     def _left_out(self, figure: Figure, cell: Point, budget: str | None = None) -> str:
         """Why a cell of a figure is not run; empty where it is."""
-        remark = remark_on(figure.left_out, cell | {"budget": budget or self.budget})
+        remark = self._remark(figure, cell, budget)
         return figure.not_run or (remark.reason if remark else "")
+
+    def _remark(self, figure: Figure, cell: Point, budget: str | None = None) -> Remark | None:
+        return remark_on(figure.left_out, cell | {"budget": budget or self.budget})
 
     def _draft(self, run: str, budget: str | None) -> Draft:
         drafts = self.drafts(budget)

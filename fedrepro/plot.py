@@ -86,7 +86,7 @@ def caption(paper: Paper, name: str, points: list[Spread]) -> str:
         *(f"{each.line}, {each.metric.replace('_', ' ')}: no value" for each in points if not each.n),
         *(f"data: {each}, in place of the paper's own" for each in sorted({p.substitute for p in points} - {""})),
     ]
-    return "; ".join(filter(None, parts)) + "."
+    return " ".join(["; ".join(filter(None, parts)) + ".", *paper.not_shown(name)])
 
 
 def _asked(spec: Curves | Levels) -> list[str]:
@@ -111,8 +111,7 @@ def _figure(paper: Paper, name: str, points: list[Spread]) -> Figure:
     names = [place for place in known if place in {point.x for point in points}]
     drawn = Figure(figsize=(WIDTH, 1.3 + 2.4 * len(metrics)), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    said = " ".join([caption(paper, name, points), *paper.not_shown(name)])
-    drawn.supxlabel(textwrap.fill(said, CAPTION), fontsize=7, x=0.01, ha="left")
+    drawn.supxlabel(textwrap.fill(caption(paper, name, points), CAPTION), fontsize=7, x=0.01, ha="left")
     axes = drawn.subplots(len(metrics), sharex=True, squeeze=False)[:, 0]
     handles = {}  # a line may be in some panels alone
     for axis, metric in zip(axes, metrics, strict=True):

@@ -51,8 +51,7 @@ class Figure:
 def figure(paper: Paper, name: str) -> Figure:
     """A figure that is run. Raises FedreproError where it has no points, or is not drawn yet."""
     points, spec = figures.stored(paper, name), paper.figure(name)
-    said = (panels if isinstance(spec, Gallery) else plot).caption(paper, name, points)
-    caption = " ".join([said, *paper.not_shown(name)])
+    caption = (panels if isinstance(spec, Gallery) else plot).caption(paper, name, points)
     svg, png = figures.pictures(paper.name, name, paper.root)
     path = png if isinstance(spec, Gallery) else svg  # a gallery's SVG has pictures in it
     runs = [run_link(paper, run) for run in paper.figure_runs(name)]
