@@ -26,7 +26,8 @@ CAPTION = 118  # letters of the caption in a line
 STYLE = [  # whatever the user's own settings say
     "default",
     {
-        "svg.hashsalt": "fedrepro", "savefig.dpi": 150, "text.parse_math": False, "font.size": 9,
+        "svg.hashsalt": "fedrepro", "svg.fonttype": "none", "savefig.dpi": 150, "text.parse_math": False,
+        "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9,
         "lines.linewidth": 1, "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
         "axes.spines.right": False, "grid.color": "#dddddd", "legend.frameon": False,
     },

@@ -144,7 +144,8 @@ def test_every_cell_has_the_numbers_of_the_table_and_the_command_of_its_run(toy,
     name = anchor(toy.cells("t1")[0])
     assert [plain(text) for text in read.cells[name][:2]] == ["71.00 ± 0.82", "-13.88 † declared"]
     assert read.data["cells"][name]["notes"] == [f"Declared deviation: {EVIL}."]
-    assert read.data["cells"][name]["again"] == "fedrepro evaluate --paper toy-2022 --table t1 && fedrepro report"
+    again = "fedrepro evaluate --paper toy-2022 --table t1 && fedrepro report"
+    assert read.data["tables"]["toy-2022.t1"]["again"] == again
 
 
 def test_a_cell_that_is_not_run_says_so_and_why(toy, read):
@@ -228,7 +229,7 @@ def test_a_table_of_which_nothing_is_run_is_folded_to_the_published_numbers(tmp_
     list(report.evaluate(root=tmp_path))
     report.render(tmp_path)
     read = Page(page.path(toy.root).read_text(encoding="utf-8"))
-    assert read.data == {"cells": {}, "runs": {}}
+    assert read.data == {"tables": {}, "cells": {}, "runs": {}}
     assert "None of 6 published numbers is run so far: there was no time." in read.shown
     assert "66.56 ± 1.58" in plain(read.shown)
     assert "reproduced" not in read.shown.partition("The published numbers")[2].partition("Mean")[0]

@@ -111,6 +111,9 @@ def test_a_number_opens_where_it_comes_from(visit, size):
     paper, name = run.split("/")
     assert f"fedrepro train --paper {paper} --run {name}" in text
     assert f"fedrepro evaluate --paper {paper}" in text
+    table, section = (link.locator(f"xpath=ancestor::section[{level}]") for level in (1, 2))
+    expect(dialog.get_by_role("heading", level=2)).to_have_text(table.locator("h4").inner_text())
+    assert section.locator("h2").inner_text() in text
     assert shown.replace("\u2007", "") in text.replace("\u2007", "")
     record = json.loads((ROOT / f"runs/{paper}/{name}/record.json").read_text())
     assert record["data"]["fingerprint"] in text

@@ -80,7 +80,7 @@ def grid(paper: Paper, sheet: Sheet) -> Grid:
         rows.append([box for column, entry in places for box in _boxes(paper, column, entry)])
         for entry in row:
             if entry.result is not None and entry.result.cell.runs:
-                cells[anchor(entry.result.cell)] = _cell(paper, sheet, entry.result, places)
+                cells[anchor(entry.result.cell)] = _cell(paper.name, sheet.notes, entry.result, places)
     return _grouped(columns, rows, cells)
 
 
@@ -114,11 +114,10 @@ def _difference(result: Result) -> str:
     return signed(result.difference, result.decimals) if compared else ""
 
 
-def _cell(paper: Paper, sheet: Sheet, result: Result, row: list[tuple[Column, Entry]]) -> dict[str, Any]:
-    """What is shown of a number: where it stands, how it compares, what is noted, and how it is rendered again."""
+def _cell(paper: str, notes: list[str], result: Result, row: list[tuple[Column, Entry]]) -> dict[str, Any]:
+    """What is shown of a number: where it stands in its table, how it compares, and what is noted."""
     cell = result.cell
-    facts = [("paper", paper.spec.title)]
-    facts += [(_named(axis), value.replace("_", " ")) for axis, value in cell.facts.items()]
+    facts = [(_named(axis), value.replace("_", " ")) for axis, value in cell.facts.items()]
     facts += [("published", f"{result.published} {result.published.unit.replace('_', ' ')}".strip())]
     facts += [("compared with", str(result.reference))] if result.instead else []
     facts += [("reproduced", str(result))]
@@ -129,11 +128,9 @@ def _cell(paper: Paper, sheet: Sheet, result: Result, row: list[tuple[Column, En
     told = [*(each for each in row if each[0].kind in ("key", "fact")), *row[at - 1 : at + 1]]  # it stands behind print
     noted = sorted({number for _, entry in told for number in entry.notes})
     return {
-        "title": sheet.title,
         "facts": facts,
-        "notes": [sheet.notes[number - 1] for number in noted],
+        "notes": [notes[number - 1] for number in noted],
         "runs": [run_name(paper, run) for run in cell.runs],
-        "again": f"fedrepro evaluate --paper {paper.name} --table {cell.table} && fedrepro report",
     }
 
 

@@ -22,9 +22,9 @@ class Link:
     runs: tuple[str, ...] = ()
 
 
-def run_name(paper: Paper, run: str) -> str:
+def run_name(paper: str, run: str) -> str:
     """What the page calls a run."""
-    return f"{paper.name}/{run}"
+    return f"{paper}/{run}"
 
 
 def run_link(paper: Paper, run: str, text: str = "") -> Link:
@@ -35,7 +35,7 @@ def run_link(paper: Paper, run: str, text: str = "") -> Link:
 def cell_link(paper: Paper, runs: tuple[str, ...], text: str) -> Link:
     """To the runs behind a number; without any, text."""
     record = seen(paper, evaluate.record_path(paper.name, runs[0], paper.root)) if runs else ""
-    return Link(text, record, tuple(run_name(paper, run) for run in runs))
+    return Link(text, record, tuple(run_name(paper.name, run) for run in runs))
 
 
 def seen(paper: Paper, path: Path) -> str:

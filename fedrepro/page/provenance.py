@@ -25,7 +25,7 @@ def runs(paper: Paper) -> dict[str, dict[str, Any]]:
     """
     found, faults = evaluate.watched(paper, paper.drafts(), curves=False)
     evaluate.enforce(faults, paper.name)
-    return {run_name(paper, run): _entry(paper, run, each) for run, each in found.items()}
+    return {run_name(paper.name, run): _entry(paper, run, each) for run, each in found.items()}
 
 
 def _entry(paper: Paper, run: str, watched: Watched) -> dict[str, Any]:

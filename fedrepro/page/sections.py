@@ -47,6 +47,12 @@ class Table:
         """Whether any of its cells is run."""
         return self.counts["not-run"] < sum(self.counts.values())
 
+    @property
+    def again(self) -> str:
+        """The commands that render it again from its records."""
+        paper, _, name = self.id.partition(".")
+        return f"fedrepro evaluate --paper {paper} --table {name} && fedrepro report"
+
 
 @dataclass(frozen=True)
 class Section:

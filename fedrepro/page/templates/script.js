@@ -1,7 +1,7 @@
 "use strict";
 // A number opens where it comes from. Without this script its link leads to the record of its run.
 
-const { cells, runs } = JSON.parse(document.getElementById("data").textContent);
+const { tables, cells, runs } = JSON.parse(document.getElementById("data").textContent);
 const dialog = document.getElementById("provenance");
 
 /** An element with properties and children; text is never read as HTML. */
@@ -51,17 +51,18 @@ function provenance(name, open) {
 function show(link) {
   const names = link.dataset.runs.split(" ");
   const cell = cells[link.closest("td[id]")?.id];
-  const title = make("h2", { id: "provenance-title" }, cell ? cell.title : names[0]);
+  const table = cell && tables[link.closest("section").id];
+  const title = make("h2", { id: "provenance-title" }, cell ? table.title : names[0]);
   const close = make("button", { type: "button" }, "Close");
   close.addEventListener("click", () => dialog.close());
   const body = make("div", { className: "body" });
   if (cell) {
-    body.append(facts(cell.facts), make("ul", { className: "legend" }, ...cell.notes.map((note) => make("li", {}, note))));
+    body.append(facts([["paper", table.paper], ...cell.facts]), make("ul", { className: "legend" }, ...cell.notes.map((note) => make("li", {}, note))));
   }
   body.append(make("h3", {}, "Rebuild it"), ...names.map((name) => command(runs[name].command)));
   body.append(make("p", { className: "files" }, "Seeds that the record has already are kept; with ",
     make("code", {}, "--out DIR"), " all are trained again, elsewhere."));
-  if (cell) body.append(make("h3", {}, "Render it again"), command(cell.again));
+  if (cell) body.append(make("h3", {}, "Render it again"), command(table.again));
   body.append(make("h3", {}, "Where it comes from"), ...names.map((name) => provenance(name, names.length === 1)));
   dialog.replaceChildren(make("div", { className: "head" }, title, close), body);
   dialog.showModal();
