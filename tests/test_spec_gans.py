@@ -120,12 +120,12 @@ def test_methods_and_datasets_know_every_setting(budget):
         assert draft.config.data.keys() <= data.parameters(draft.config.dataset).keys()
 
 
-def test_what_is_still_to_be_run_is_said_once_for_each_table_and_figure(loaded):
+def test_what_is_still_to_be_run_is_said_once_for_each_table_and_at_most_once_for_a_figure(loaded):
     tables, drawn = loaded.spec.tables, loaded.spec.figures
     assert {t: [r.reason for r in tables[t].not_run].count(TO_DO) for t in TABLES} == dict.fromkeys(TABLES, 1) | {
         "table3": 0
     }
-    assert all([r.reason for r in figure.left_out].count(TO_DO) == (not figure.not_run) for figure in drawn.values())
+    assert all([r.reason for r in figure.left_out].count(TO_DO) <= (not figure.not_run) for figure in drawn.values())
 
 
 def test_a_part_of_a_grid_may_be_left_out_and_is_said():
@@ -162,7 +162,10 @@ def printed(numbers, cell):
 
 @pytest.fixture
 def made_up(tmp_path):
-    """start(budget) -> the paper in a folder of its own, all to be run, and write(run, {metric: {round: value}})."""
+    """start(budget) -> the paper in a folder of its own, all to be run, and write(run, {metric: {round: value}}).
+
+    All seeds of a run are alike.
+    """
 
     def start(budget):
         shutil.copytree(REPO / "papers" / NAME, tmp_path / "papers" / NAME)
@@ -170,11 +173,13 @@ def made_up(tmp_path):
         paper = replace(lifted(NAME, budget), root=tmp_path)
 
         def write(run, curves, samples=None, status="finished", **metrics):
-            record = made.record(paper, run, [(0, 0)]) | {"paper": NAME, "run": run}
+            seeds = paper.drafts()[run].config.seeds
+            record = made.record(paper, run, [(0, 0)] * len(seeds)) | {"paper": NAME, "run": run}
             for entry in record["seeds"].values():
                 entry |= {"metrics": metrics, "status": status}
             points = [(metric, *point) for metric, curve in curves.items() for point in curve.items()]
-            text = made.UNWATCHED + "".join(f"0,{round},{metric},{value:.6g}\n" for metric, round, value in points)
+            lines = (f"{seed},{at},{metric},{value:.6g}\n" for seed in seeds for metric, at, value in points)
+            text = made.UNWATCHED + "".join(lines)
             record["curves"] = made.hashlib.sha256(text.encode()).hexdigest()
             path = evaluate.record_path(NAME, run, tmp_path)
             path.parent.mkdir(parents=True)
@@ -439,7 +444,7 @@ def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside
     write("mixture-2d-f2u", {}, samples=("samples.csv", CLOUD.encode()))
     found = figures.collect(paper, "fig5")
     assert [(p.row, p.column, p.run, p.diverged) for p in found.points] == [
-        ("1D", "MD-GAN", "mixture-1d-md-gan", 1), ("1D", "F2U", "mixture-1d-f2u", 0), ("2D", "F2U", "mixture-2d-f2u", 0)
+        ("1D", "MD-GAN", "mixture-1d-md-gan", 3), ("1D", "F2U", "mixture-1d-f2u", 0), ("2D", "F2U", "mixture-2d-f2u", 0)
     ]  # fmt: skip
     assert len(found.faults) == 7  # the other runs
     drawn = panels.figure(paper, "fig5", found.points)
@@ -455,7 +460,7 @@ def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside
     assert [text.get_text() for text in plane.texts] == ["1 of 2 outside"]
     assert plane.get_xlim() == (-5, 5)
     assert "1D, MD-GAN" not in panels.caption(paper, "fig5", found.points)
-    assert "MD-GAN, 1D: 1 diverged" in panels.caption(paper, "fig5", found.points)
+    assert "MD-GAN, 1D: 3 diverged" in panels.caption(paper, "fig5", found.points)
 
 
 def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):
