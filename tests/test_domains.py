@@ -375,15 +375,18 @@ def sgd(params):
     return torch.optim.SGD(params.values(), lr=0.02)
 
 
-def test_fed_irm_without_penalty_is_fedavg_with_sgd(play):
-    plain = play("fedavg", 3, optimiser="sgd", epochs=2)[0]
-    same_model(play("fed-irm", 3, nu=0.0, anneal=0, epochs=2)[0], final(plain))
-    assert (flat(final(play("fed-irm", 3, nu=50.0, anneal=0)[0])) - flat(final(plain))).abs().max() > 1e-4
+@pytest.mark.parametrize("penalty", ["scalar", "weights"])
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_fed_irm_without_penalty_is_fedavg(play, optimiser, penalty):
+    own = {"optimiser": optimiser, "penalty": penalty, "anneal": 0}
+    plain = play("fedavg", 3, optimiser=optimiser, epochs=2)[0]
+    same_model(play("fed-irm", 3, nu=0.0, epochs=2, **own)[0], final(plain))
+    assert (flat(final(play("fed-irm", 3, nu=50.0, epochs=2, **own)[0])) - flat(final(plain))).abs().max() > 1e-4
 
 
 def test_fed_irm_anneals_over_each_clients_own_updates(play):
     # Five, three and four steps a round, and nu changes after the seventh of each client.
-    made, begin, drawn = play("fed-irm", 3, nu=40.0, anneal=7)
+    made, begin, drawn = play("fed-irm", 3, optimiser="sgd", penalty="weights", nu=40.0, anneal=7)
     w, counts = named(begin), [0, 0, 0]
     for batch in drawn:
         models = []
@@ -435,7 +438,11 @@ def test_a_client_with_non_finite_data_is_left_out_and_counted(training, toy, na
         ("gen-afl", {"alpha": 0.25}, "alpha cannot be 0.25: 4 weights .* below 1/4"),
         ("mm-rex", {"lmin": 0.3}, "lmin cannot be 0.3"),
         ("irm", {"net": "cnn"}, "needs net=mlp, cnn-fair or resnet18, or penalty=scalar"),
-        ("fed-irm", {"net": "cnn-large"}, "needs net=mlp, cnn-fair or resnet18, or penalty=scalar"),
+        (
+            "fed-irm",
+            {"net": "cnn-large", "penalty": "weights"},
+            "needs net=mlp, cnn-fair or resnet18, or penalty=scalar",
+        ),
         ("vm", {"scale": "median"}, "'scale' of vm cannot be 'median'"),
         ("vm", {"beta": -1.0}, "'beta' of vm cannot be -1.0"),
         ("erm", {"steps": 3}, "unknown hyper-parameter of erm 'steps'"),

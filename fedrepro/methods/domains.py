@@ -117,16 +117,19 @@ def fed_irm(
     lr: float = 1e-3,
     batch: int = 64,
     epochs: int = 1,
-    penalty: Kind = "weights",
+    optimiser: Literal["adam", "sgd"] = "adam",
+    eps: float = 1e-8,
+    penalty: Kind = "scalar",
     nu: float = 100.0,
     anneal: int = 500,
 ) -> Recipe:
-    """Fed-IRM: FedAVG of plain gradient steps on risk + nu times the penalty of IRM (see `penalties`).
+    """Fed-IRM: FedAVG of steps on risk + nu times the penalty of IRM (see `penalties`).
 
-    nu is 1 for a client's first `anneal` steps.
+    nu is 1 for a client's first `anneal` steps. The authors' code has `sgd` and the penalty on the `weights`.
     """
     draw = Draw(size=batch, epochs=epochs)
-    return Recipe(draw, optim.sgd(lr), REPLACE, penalty=Penalty(penalty, nu, anneal))
+    client = optim.adam(lr, eps=eps) if optimiser == "adam" else optim.sgd(lr)
+    return Recipe(draw, client, REPLACE, penalty=Penalty(penalty, nu, anneal))
 
 
 def _whole(task: Task, net: Net, step: Callable[[State, Batch], tuple[State, Metrics]]) -> Phase:
