@@ -24,9 +24,9 @@ def text(papers: list[Paper]) -> str:
     """What the page says. Raises FedreproError as `render`."""
     parts = [sections.section(paper) for paper in papers]
     runs = {name: run for paper in papers for name, run in provenance.runs(paper).items()}
-    run = [(part, table) for part in parts for table in part.tables if table.run]
-    tables = {table.id: {"paper": part.title, "title": table.title, "again": table.again} for part, table in run}
-    cells = {name: cell for _, table in run for name, cell in table.grid.cells.items()}
+    ran = [(part, table) for part in parts for table in part.tables if table.run]
+    tables = {table.id: {"paper": part.title, "title": table.title, "again": table.again} for part, table in ran}
+    cells = {name: cell for _, table in ran for name, cell in table.grid.cells.items()}
     data = {"tables": tables, "cells": cells, "runs": runs}
     shown = {"papers": parts, "summary": sections.summary(parts), "data": data}
     return _environment().get_template("page.html").render(shown)
