@@ -120,12 +120,14 @@ def test_methods_and_datasets_know_every_setting(budget):
         assert draft.config.data.keys() <= data.parameters(draft.config.dataset).keys()
 
 
-def test_what_is_still_to_be_run_is_said_once_for_each_table_and_at_most_once_for_a_figure(loaded):
+def test_what_is_still_to_be_run_is_said_once_for_each_table_and_figure(loaded):
     tables, drawn = loaded.spec.tables, loaded.spec.figures
     assert {t: [r.reason for r in tables[t].not_run].count(TO_DO) for t in TABLES} == dict.fromkeys(TABLES, 1) | {
         "table3": 0
     }
-    assert all([r.reason for r in figure.left_out].count(TO_DO) <= (not figure.not_run) for figure in drawn.values())
+    assert {name: [r.reason for r in figure.left_out].count(TO_DO) for name, figure in drawn.items()} == {
+        name: int(not figure.not_run and name != "fig5") for name, figure in drawn.items()
+    }
 
 
 def test_a_part_of_a_grid_may_be_left_out_and_is_said():
