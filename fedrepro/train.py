@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,11 +18,10 @@ from fedrepro.errors import UsageError
 from fedrepro.judges import Classified, Judge
 from fedrepro.lift import over_seeds
 from fedrepro.nets import pixels
+from fedrepro.products import PRECISIONS, products
 from fedrepro.scoring import in_parts, score
 from fedrepro.streams import stream, torch_stream
 from fedrepro.types import Method, State
-
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 Curve = tuple[int, str, float]  # round, metric, value
 
@@ -120,16 +118,12 @@ class Training:
             self._leave(ended, (time.perf_counter() - began) / len(self.running))
             yield self.round
 
-    def _in(self, precision: str) -> contextlib.AbstractContextManager:
-        """Products in that precision inside the block."""
-        return torch.autocast(self.device.type, PRECISIONS["bf16"], enabled=precision == "bf16")
-
     def _play(self) -> dict[int, str]:
         """One round of every running seed; returns how seeds end: {row of the stack: status}."""
         place = self.round % len(self.method.phases)
         phase = self.method.phases[place]
         batches = [lane.feeder.draw(phase.draw, self.round) for lane in self.running]
-        with self._in(self.config.precision):
+        with products(self.device.type, self.config.precision):
             new, shown = over_seeds(phase.step, phase.alone)(self.state, batches)
         accepted = shown["accepted"]
         if not accepted.all():
@@ -215,7 +209,7 @@ class Training:
 
     def _look(self, lane: Lane, row: int) -> tuple[float, float]:
         """Accuracy and loss on the watched rows."""
-        with self._in(self.config.watch.precision):
+        with products(self.device.type, self.config.watch.precision):
             return score(self._watched_logits(lane, row), lane.watched[1])
 
     def _watched_logits(self, lane: Lane, row: int) -> Tensor:

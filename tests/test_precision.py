@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+from torch.nn import functional
 
-from fedrepro import trees
+from fedrepro import products, trees
 
 
 def played(training, variant, **settings):
@@ -15,7 +17,9 @@ def played(training, variant, **settings):
     return run
 
 
-def test_training_in_bf16_is_near_fp32(training, variant):
+@pytest.mark.parametrize("units", [True, False])
+def test_training_in_bf16_is_near_fp32(training, variant, units, monkeypatch):
+    monkeypatch.setattr(products, "has_units", lambda: units)
     exact, rounded = played(training, variant), played(training, variant, precision="bf16")
     moved = 0.0
     for (name, a), (_, b) in zip(trees.leaves(exact.state), trees.leaves(rounded.state), strict=True):
@@ -33,3 +37,48 @@ def test_watching_in_bf16_moves_no_parameter_and_no_reported_metric(training, va
     for (name, a), (_, b) in zip(trees.leaves(exact.state), trees.leaves(watched.state), strict=True):
         assert torch.equal(a, b), name
     assert exact.lanes[0].metrics == watched.lanes[0].metrics
+
+
+FACTORS = {
+    "mm": (torch.mm, (5, 40), (40, 7)),
+    "addmm": (torch.addmm, (7,), (5, 40), (40, 7)),
+    "bmm": (torch.bmm, (3, 5, 40), (3, 40, 7)),
+    "baddbmm": (torch.baddbmm, (3, 1, 7), (3, 5, 40), (3, 40, 7)),
+    "linear": (functional.linear, (5, 40), (7, 40), (7,)),
+    "conv2d": (lambda *each: functional.conv2d(*each, stride=2, padding=1, groups=2), (3, 4, 9, 9), (6, 2, 4, 4), (6,)),
+    "conv_transpose2d": (lambda *each: functional.conv_transpose2d(*each, stride=2), (3, 4, 5, 5), (4, 6, 4, 4), (6,)),
+}
+
+
+@pytest.mark.parametrize("case", FACTORS.values(), ids=FACTORS)
+def test_a_widened_product_is_of_rounded_factors_and_rounded_once(case, monkeypatch):
+    monkeypatch.setattr(products, "has_units", lambda: False)
+    product, *shapes = case
+    generator = torch.Generator().manual_seed(0)
+    factors = [torch.randn(shape, generator=generator).bfloat16().float().requires_grad_() for shape in shapes]
+    exact = [each.detach().double().requires_grad_() for each in factors]
+    wanted = product(*exact)
+    weights = torch.randn(wanted.shape, generator=generator).bfloat16()
+    with products.products("cpu", "bf16"):
+        out = product(*factors)
+        found = [out, *torch.autograd.grad(out, factors, weights)]
+    true = [wanted, *torch.autograd.grad(wanted, exact, weights.double())]
+    assert out.dtype == torch.bfloat16
+    for got, truth in zip(found, true, strict=True):
+        # Half a unit in the last of eight binary places, and what float32 leaves of sums that cancel.
+        torch.testing.assert_close(got.double(), truth, rtol=2**-8, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_products_are_widened_where_there_are_no_units(units, monkeypatch):
+    seen = []
+
+    def dispatched(self, func, types, args=(), kwargs=None):
+        seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+    monkeypatch.setattr(products.Widened, "__torch_dispatch__", dispatched)
+    monkeypatch.setattr(products, "has_units", lambda: units)
+    with products.products("cpu", "bf16"):
+        torch.ones(2, 2) @ torch.ones(2, 2)
+    assert (torch.ops.aten.mm.default in seen) == (not units)

@@ -13,7 +13,8 @@ from fedrepro import lift, runs
 from fedrepro.bench.workloads import WORKLOADS, Workload
 from fedrepro.config import Precision
 from fedrepro.errors import UsageError, unknown
-from fedrepro.train import PRECISIONS, Training
+from fedrepro.products import PRECISIONS
+from fedrepro.train import Training
 
 __all__ = ["WORKLOADS", "Workload", "find", "run", "timed"]
 
