@@ -166,7 +166,9 @@ def test_a_plugin_is_trained(plugin):
 
 CORE = {
     f"fedrepro/{name}.py"
-    for name in ("config", "judges", "lift", "nets", "optim", "scoring", "streams", "train", "trees", "types")
+    for name in (
+        *("config", "judges", "lift", "nets", "optim", "products", "scoring", "streams", "train", "trees", "types"),
+    )
 }
 DATA = {
     f"fedrepro/data/{name}.py"
