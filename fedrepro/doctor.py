@@ -22,6 +22,7 @@ from fedrepro.checkpoints import DAMAGED, Checkpoints
 from fedrepro.data import manifests, sources
 from fedrepro.errors import FedreproError
 from fedrepro.evaluate import Record
+from fedrepro.products import has_units
 from fedrepro.runs import STATE, file_digest
 from fedrepro.schema import first_fault
 from fedrepro.spec import papers
@@ -82,7 +83,8 @@ def environment() -> Findings:
     against = f"as in {LOCK}" if locked else f"there is no {LOCK} here to compare with"
     yield Finding("packages", "fine", f"{count} installed, {against}")
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "none, so the CPU is used"
-    yield Finding("device", "fine", f"{torch.get_num_threads()} CPU threads; CUDA: {name}")
+    units = "with" if has_units() else "without"
+    yield Finding("device", "fine", f"{torch.get_num_threads()} CPU threads, {units} bfloat16 units; CUDA: {name}")
 
 
 def data() -> Findings:

@@ -30,7 +30,7 @@ def products(device: str, precision: str) -> contextlib.AbstractContextManager:
 
 def has_units() -> bool:
     """Whether this CPU has a fast product in bfloat16; torch's slow one takes 30 to 50 times as long as float32."""
-    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 class Widened(TorchDispatchMode):
