@@ -44,7 +44,7 @@ def table(sheet: Sheet) -> str:
         lines.append(" & ".join(entries) + " \\\\")
     notes = [f"\\textsuperscript{{{number}}}~{text(note)}" for number, note in enumerate(sheet.notes, 1)]
     lines += ["\\end{longtable}", f"\\noindent{_font(min(size, NOTES))}"]
-    lines += ["\\par\\noindent\n".join([text(" ".join(sheet.legend)), *notes]), "\\par\\endgroup"]
+    lines += ["\\par\\noindent\n".join([text(" ".join(sheet.told)), *notes]), "\\par\\endgroup"]
     return "\n".join([*lines, *(["\\end{landscape}"] if lying else [])]) + "\n"
 
 

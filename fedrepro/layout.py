@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fedrepro.rankings import JUDGED, rankings
+from fedrepro.rankings import JUDGED, Ranking, rankings
 from fedrepro.results import Result, mean
 from fedrepro.schema import FIXED, Table, Tolerance, matches
 from fedrepro.verdicts import STYLES
@@ -51,6 +51,12 @@ class Sheet:
     columns: list[Column]
     rows: list[list[Entry]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    rankings: list[Ranking] = field(default_factory=list)
+
+    @property
+    def told(self) -> list[str]:
+        """What stands below the table: its legend, then the rankings."""
+        return [*self.legend, *map(str, self.rankings)]
 
     def note(self, *texts: str) -> tuple[int, ...]:
         """The numbers of these footnotes; equal texts share one, empty texts have none."""
@@ -72,8 +78,9 @@ def sheet(table: Table, results: list[Result]) -> Sheet:
         columns += [Column("T+, T-", "fact", group)] if metric in moved else []
     columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
     over = any(result.cell.read.spread for result in results)
-    legend = _legend(table, results[0], stops, bool(moved), over) + _floors(results) + _ranks(table, results)
-    drawn = Sheet(_title(table, results), legend, columns)
+    ranked = rankings(table, results) if results[0].budget.compare else []
+    legend = _legend(table, results[0], stops, bool(moved), over) + _floors(results) + ([JUDGED] if ranked else [])
+    drawn = Sheet(_title(table, results), legend, columns, rankings=ranked)
     for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
         drawn.rows.append(_row(drawn, table, list(row), keys, stops, moved))
     return drawn
@@ -85,7 +92,7 @@ def markdown(sheet: Sheet) -> str:
     body = [[_refer(entry, " [{}]").replace("|", "\\|") for entry in row] for row in sheet.rows]
     flush = [column.kind not in ("published", "fact") for column in sheet.columns]
     notes = [f"{number}. {note}" for number, note in enumerate(sheet.notes, 1)]
-    legend = [f"- {line}" for line in sheet.legend]
+    legend = [f"- {line}" for line in sheet.told]
     parts = [f"# {sheet.title}", grid(heads, body, flush), "\n".join(legend), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -111,7 +118,7 @@ def terminal(sheet: Sheet) -> Group:
     for row in sheet.rows:
         drawn.add_row(*(Text(_refer(entry, " [{}]"), style=STYLES.get(entry.status, "")) for entry in row))
     notes = [f"[{number}] {note}" for number, note in enumerate(sheet.notes, 1)]
-    return Group(drawn, Text("\n".join([*sheet.legend, *notes]), style="dim"))
+    return Group(drawn, Text("\n".join([*sheet.told, *notes]), style="dim"))
 
 
 def allowed(tolerance: Tolerance) -> str:
@@ -140,12 +147,6 @@ def _title(table: Table, results: list[Result]) -> str:
     """With what stands in for the paper's metric, if anything does."""
     substitutes = sorted({result.cell.read.substitute for result in results} - {""})
     return f"{table.title} – here: {'; '.join(substitutes)}" if substitutes else table.title
-
-
-def _ranks(table: Table, results: list[Result]) -> list[str]:
-    """The rankings within the columns of a printed table, where they are compared."""
-    found = rankings(table, results) if results[0].budget.compare else []
-    return [JUDGED, *map(str, found)] if found else []
 
 
 def _is_test(metric: str) -> bool:

@@ -33,8 +33,12 @@ class Ranking:
 
     def __str__(self) -> str:
         orders = f"paper {' < '.join(self.printed)}; here {' < '.join(self.ours)}"
-        tau = "–" if self.tau is None else f"{self.tau:.2f}"
-        return f"{self.column}: {orders}; Kendall's tau {tau}, {SAID[self.verdict]}."
+        return f"{self.column}: {orders}; {self.measured}, {SAID[self.verdict]}."
+
+    @property
+    def measured(self) -> str:
+        """Tau, for a reader."""
+        return f"Kendall's tau {'–' if self.tau is None else f'{self.tau:.2f}'}"
 
 
 def rankings(table: Table, results: list[Result]) -> list[Ranking]:

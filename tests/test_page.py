@@ -339,6 +339,34 @@ def test_the_committed_page_has_every_published_number_as_the_tables_have_it(com
         assert set(paper.spec.tables) <= {name.partition(".")[2] for name in committed.ids}
 
 
+def test_the_reproduced_numbers_of_a_column_stand_under_one_another(committed):
+    compared = 0
+    for paper in load_papers(ROOT):
+        for table in paper.spec.tables:
+            before: dict[str, set[int]] = {}  # metric -> how much stands before the first decimal point
+            for cell in paper.cells(table):
+                whole, point, _ = committed.cells.get(anchor(cell), [""])[0].strip("\n ").partition(".")
+                if point:
+                    before.setdefault(cell.metric, set()).add(len(whole))
+                    compared += 1
+            assert all(len(found) == 1 for found in before.values()), f"{paper.name} {table}"
+    assert compared > 400
+
+
+def test_the_orders_within_a_table_are_shown_where_they_are_compared(committed):
+    found = 0
+    for paper in load_papers(ROOT):
+        for table, spec in paper.spec.tables.items():
+            path = ROOT / f"reports/tables/{paper.name}/{table}.md"
+            told = re.findall(r"^- (.*): paper (.*); here (.*); Kendall's tau (\S+), ", path.read_text("utf-8"), re.M)
+            own = committed.shown.partition(f" {spec.title} – here")[2].partition("How to read this table")[0]
+            for column, printed, ours, tau in told:
+                orders = f"in print ?{re.escape(printed)} ?here ?{re.escape(ours)}"
+                assert re.search(rf"{re.escape(column)} \S+ \w+ Kendall's tau {tau} {orders}", own)
+            found += len(told)
+    assert found
+
+
 def test_the_committed_page_stands_alone_and_is_small_enough_to_send(committed):
     assert linked(committed, ROOT)
     assert alone(committed)

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from fedrepro.layout import Column, Entry, Sheet
-from fedrepro.page.align import aligned, signed
+from fedrepro.page.align import DIGIT, aligned, signed
 from fedrepro.page.links import Link, anchor, cell_link, run_name
 from fedrepro.results import COMPARED, Result
 from fedrepro.schema import words
@@ -16,6 +16,7 @@ from fedrepro.spec import Paper
 MARKS = {
     "within": "✓", "deviation": "†", "outside": "✗", "not-compared": "≈", "not-run": "○", "missing": "!",
     "holds": "✓", "fails": "✗", "undecided": "?", "above": "✓", "below": "✗", "neither": "?",
+    "agrees": "✓", "reversed": "✗",
 }  # fmt: skip
 WORDS = {"deviation": "declared", "not-compared": "not compared", "not-run": "not run"}  # else the status itself
 
@@ -183,6 +184,9 @@ def _lined_up(rows: list[list[Box]]) -> list[list[Box]]:
         texts = [box.text for box in column]
         columns.append(texts if column[0].kind == "key" else aligned(texts))
     lined = zip(*columns, strict=True)
-    return [
-        [replace(b, text=t) for b, t in zip(row, texts, strict=True)] for row, texts in zip(rows, lined, strict=True)
-    ]
+    return [[_moved(b, t) for b, t in zip(row, texts, strict=True)] for row, texts in zip(rows, lined, strict=True)]
+
+
+def _moved(box: Box, text: str) -> Box:
+    """A box with its text lined up; what links is the text without the spaces before it, which would be underlined."""
+    return replace(box, text=text, link=box.link and replace(box.link, text=text.lstrip(DIGIT)))

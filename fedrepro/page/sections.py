@@ -13,6 +13,7 @@ from fedrepro.page.grids import Grid, word
 from fedrepro.page.links import seen
 from fedrepro.page.pictures import Figure
 from fedrepro.page.reasons import Reason
+from fedrepro.rankings import Ranking
 from fedrepro.results import COMPARED, SCALE, STATUSES, Result, counts, join
 from fedrepro.spec import Paper
 
@@ -37,6 +38,7 @@ class Table:
     gap: str
     budget: str
     grid: Grid
+    rankings: list[Ranking]
     legend: list[str]
     notes: list[str]
     not_run: dict[str, int]
@@ -107,6 +109,7 @@ def _table(paper: Paper, name: str, results: list[Result]) -> Table:
         gap=gap(results),
         budget=results[0].budget.label,
         grid=grids.grid(paper, sheet) if ran else grids.published(sheet),
+        rankings=sheet.rankings,
         legend=sheet.legend,
         notes=sheet.notes,
         not_run=dict(Counter(result.reason for result in results if not result.cell.runs)),
@@ -153,6 +156,9 @@ def sentences(section: Section) -> list[str]:
     if found["not-compared"]:
         are = f"{found['not-compared']} {_are(found['not-compared'])}"
         said.append(f"{are} run and never compared: the metric or the budget is not the paper's.")
+    if orders := Counter(ranking.verdict for table in section.tables for ranking in table.rankings):
+        tally = ", ".join(f"{count} {verdict}" for verdict, count in sorted(orders.items()))
+        said.append(f"The order within {_numbers(orders.total(), 'column')} of its tables is compared: {tally}.")
     if found["not-run"]:
         whole = found["not-run"] == sum(found.values())
         some = f"{found['not-run']} of {every} {_are(found['not-run'])} not run"
