@@ -157,16 +157,15 @@ def sentences(section: Section) -> list[str]:
         are = f"{found['not-compared']} {_are(found['not-compared'])}"
         said.append(f"{are} run and never compared: the metric or the budget is not the paper's.")
     if orders := Counter(ranking.verdict for table in section.tables for ranking in table.rankings):
-        tally = ", ".join(f"{count} {verdict}" for verdict, count in sorted(orders.items()))
-        said.append(f"The order within {_numbers(orders.total(), 'column')} of its tables is compared: {tally}.")
+        columns = _numbers(orders.total(), "column")
+        said.append(f"The order within {columns} of its tables is compared: {_tally(orders)}.")
     if found["not-run"]:
         whole = found["not-run"] == sum(found.values())
         some = f"{found['not-run']} of {every} {_are(found['not-run'])} not run"
         said.append(f"{f'None of {every} is run so far' if whole else some}{_mostly(section.not_run)}")
     if section.claims:
         verdicts = Counter(claim.verdict for claim in section.claims)
-        tally = ", ".join(f"{verdicts[verdict]} {_verb(verdict, verdicts[verdict])}" for verdict in sorted(verdicts))
-        said.append(f"{_numbers(len(section.claims), 'claim')}: {tally}.")
+        said.append(f"{_numbers(len(section.claims), 'claim')}: {_tally(verdicts)}.")
     return [*said, f"Budget: {section.budget}."]
 
 
@@ -184,6 +183,8 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _verb(verdict: str, count: int) -> str:
-    """The verdict of so many claims: several hold or fail."""
-    return verdict if count == 1 else verdict.removesuffix("s")
+def _tally(verdicts: Counter[str]) -> str:
+    """How many there are of each verdict: several hold, fail or agree."""
+    return ", ".join(
+        f"{count} {verdict if count == 1 else verdict.removesuffix('s')}" for verdict, count in sorted(verdicts.items())
+    )
