@@ -300,6 +300,13 @@ def test_a_sheet_has_a_panel_for_each_client_and_none_for_a_test(tmp_path, monke
     assert seen == HELD[params["overlap"], 5][: sheet.CLIENTS]
 
 
+@pytest.mark.parametrize("overlap", ["non", "mod", "full"])
+def test_nothing_of_a_sheet_is_cut_off(tmp_path, overlap):
+    with Image.open(sheet.show("gan-digits", tmp_path / "a.png", params={"overlap": overlap})) as image:
+        drawn = np.asarray(image.convert("L"))
+    assert min(map(np.min, (drawn[:2], drawn[-2:], drawn[:, :2], drawn[:, -2:]))) == 255
+
+
 @pytest.mark.parametrize("name", MIXTURES)
 def test_a_sheet_of_points(tmp_path, name):
     one, other = (sheet.show(name, tmp_path / f"{k}.png").read_bytes() for k in range(2))

@@ -31,7 +31,7 @@ class Look:
     letters: int
 
 
-FEW, MANY = Look(16, 2, 1, 110), Look(8, 1, 3, 44)  # of few labels, and of more than FEW_LABELS
+FEW, MANY = Look(16, 2, 1, 110), Look(8, 1, 3, 42)  # of few labels, and of more than FEW_LABELS
 FEW_LABELS = 4
 CLIENTS = 4  # training clients shown; more would make a sheet that nobody reads
 LABELS = 10  # shown of each client
@@ -165,6 +165,7 @@ def rgb(image: Tensor) -> np.ndarray:
 
 def _panel(axis: Axes, pixels: np.ndarray, labels: Sequence[int], title: str) -> None:
     axis.imshow(pixels, interpolation="nearest")
+    axis.set_anchor("W")  # the layout leaves no room for labels where a centred picture has some beside it
     axis.set_title(title, fontsize=7, loc="left")
     band = len(pixels) / len(labels)
     axis.set_yticks([band * (place + 0.5) for place in range(len(labels))], [f"y = {label}" for label in labels])
