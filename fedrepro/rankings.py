@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from fedrepro.results import Result
 from fedrepro.schema import Point, Table, words
@@ -22,6 +23,7 @@ SAID = {"agrees": "the orders agree", "reversed": "the orders are reversed", "un
 class Ranking:
     """One column: the names of its cells from the smallest number to the largest, as printed and as reproduced.
 
+    Cells of the same number, to the digits that are shown, are one entry: `A = B`.
     `tau`: Kendall's tau-b; None with fewer than two cells, or where all are equal. `verdict`: a key of SAID.
     """
 
@@ -76,12 +78,16 @@ def verdict(tau: float | None, above: float, below: float) -> str:
 
 
 def _ranking(column: str, results: list[Result], telling: list[str]) -> Ranking:
-    named = [(_name(result.cell.facts, telling), result) for result in results]
-    printed = [float(result.published.mean) for _, result in named]
-    ours = [float(result.mean) for _, result in named]
-    orders = (tuple(named[i][0] for i in sorted(range(len(named)), key=each.__getitem__)) for each in (printed, ours))
+    names = [_name(result.cell.facts, telling) for result in results]
+    printed = [float(result.published.mean) for result in results]
+    ours = [float(result.mean) for result in results]
     found = kendall(printed, ours)
-    return Ranking(column, *orders, found[0], verdict(*found))
+    return Ranking(column, _order(names, printed), _order(names, ours), found[0], verdict(*found))
+
+
+def _order(names: list[str], numbers: list[float]) -> tuple[str, ...]:
+    ordered = sorted(zip(numbers, names, strict=True), key=itemgetter(0))
+    return tuple(" = ".join(name for _, name in same) for _, same in itertools.groupby(ordered, itemgetter(0)))
 
 
 def _telling(table: Table, results: list[Result]) -> list[str]:
