@@ -124,6 +124,7 @@ SETTLED = (  # run whole, or left out for good
     "table1",
     "table2",
     "table3",
+    "table4",
     "fig3-fashion-mnist",
     "fig3-mnist",
     "fig5",
