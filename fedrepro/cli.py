@@ -91,8 +91,9 @@ def train(
 ) -> None:
     """Train one run: `--method M` with sensible defaults, or a planned one with `--paper P --run R`.
 
-    A run that was interrupted goes on from its last checkpoint; seeds that are recorded already are kept. A planned run
-    with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out.
+    A run that was interrupted goes on from its last checkpoint. Seeds that are recorded already are kept, if by the
+    same code, settings and data; else all are trained again, and the new record takes the old one's place. A planned
+    run with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out.
     """
     from fedrepro import lift, progress, runs, settings, show
 
@@ -261,22 +262,28 @@ def data_list() -> None:
 
 @data.command("fetch")
 def data_fetch(name: Name = None) -> None:
-    """Get data that are missing, verify them, and write their manifest to data/manifests/."""
+    """Get data that are missing, verify them, and write their manifest to data/manifests/; without a name, all."""
     from fedrepro import show
     from fedrepro.data import manifests, sources
 
     for each in [name] if name else sources.SOURCES:
-        console().print(show.manifest(manifests.fetch(each)))
+        if name or manifests.there(each) or manifests.fetchable(each):
+            console().print(show.manifest(manifests.fetch(each)))
+        else:
+            typer.echo(f"{each}: not there, and not to be downloaded: `fedrepro data fetch {each}` says why")
 
 
 @data.command("verify")
 def data_verify(name: Name = None) -> None:
-    """Check data that are there against the pinned checksums and their manifest; downloads nothing."""
+    """Check data that are there (without a name, all) against pinned checksums and their manifest; no download."""
     from fedrepro import show
     from fedrepro.data import manifests, sources
 
     for each in [name] if name else sources.SOURCES:
-        console().print(show.manifest(manifests.verify(each)))
+        if name or manifests.there(each):
+            console().print(show.manifest(manifests.verify(each)))
+        else:
+            typer.echo(f"{each}: not there")
 
 
 @data.command("show")
@@ -304,6 +311,8 @@ def data_show(
         (dataset, params), out = chosen.sheet(sheet), out or chosen.sheet_path(sheet)
     else:
         params, out = settings.parameters(dataset, sets or ()), out or Path("build") / f"{dataset}.png"
+    if out.suffix != ".png":
+        raise UsageError(f"the picture is a PNG: give {out} a name that ends in .png.")
     typer.echo(f"wrote {sheets.show(dataset, out, seed, params)}")
 
 

@@ -36,7 +36,7 @@ def cnn(
     """Stages of a 5x5 convolution, 2x2 max-pooling and ReLU, then linear layers with ReLU between them.
 
     `shape` [channels, height, width]; `padding` zeros around the input of each convolution. The defaults are the small
-    CNN of Li et al. 2022 (NIID-Bench; protocols-1, section 2.3): 44,426 parameters on 1x28x28, 62,006 on 3x32x32.
+    CNN of Li et al. 2022 (NIID-Bench; docs/protocol-gma-2022.md): 44,426 parameters on 1x28x28, 62,006 on 3x32x32.
     Parameters: {"conv1": {"weight": [O, I, 5, 5], "bias": [O]}, ..., "fc1": {"weight": [out, in], "bias": [out]}, ...},
     drawn as torch draws its layers'. Raises UsageError where a convolution's output has an odd extent, or none.
     """

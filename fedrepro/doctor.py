@@ -83,8 +83,8 @@ def environment() -> Findings:
     against = f"as in {LOCK}" if locked else f"there is no {LOCK} here to compare with"
     yield Finding("packages", "fine", f"{count} installed, {against}")
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "none, so the CPU is used"
-    units = "with" if has_units() else "without"
-    yield Finding("device", "fine", f"{torch.get_num_threads()} CPU threads, {units} bfloat16 units; CUDA: {name}")
+    units, threads = "with" if has_units() else "without", torch.get_num_threads()
+    yield Finding("device", "fine", f"{threads} CPU thread{'s' * (threads != 1)}, {units} bfloat16 units; CUDA: {name}")
 
 
 def data() -> Findings:

@@ -1,4 +1,4 @@
-"""Extractors: the networks whose features tell how far generated images are from real ones (protocols B5).
+"""Extractors: the networks whose features tell how far generated images are from real ones (docs/protocol-f2u-2019.md).
 
 The paper's is the Inception network of 2015; where its weights are not at hand, a small classifier of the source's own
 training images, trained once by `fedrepro extractor` and kept in `data/extractors`, so that its bytes are the same for

@@ -1,6 +1,6 @@
 """How good generated samples are: the Frechet distance of images to real ones, and the modes that points cover.
 
-f2u-2019, section 5 (protocols B5). Only a distance of Inception features is a FID; one of a small classifier's is named
+f2u-2019, section 5. Only a distance of Inception features is a FID; one of a small classifier's is named
 after it, and says something about orderings alone.
 """
 
@@ -111,7 +111,7 @@ def classes(labels: Tensor) -> int:
 
 
 def modes(points: Tensor, centres: Tensor, sd: float) -> dict[str, float]:
-    """What points [N, d] cover of a mixture with modes at [M, d] (f2u-2019, Fig. 5; protocols B7).
+    """What points [N, d] cover of a mixture with modes at [M, d] (f2u-2019, Fig. 5; docs/protocol-f2u-2019.md).
 
     modes_covered: those with at least 1% of the points within 3 sd; samples_near_modes: the share of such points.
     """

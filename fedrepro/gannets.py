@@ -1,4 +1,4 @@
-"""The generators and critics of f2u-2019 (appendix C; protocols-2, B2) as pure functions of parameters and state.
+"""The generators and critics of f2u-2019 (appendix C) as pure functions of parameters and state.
 
 Weights are Glorot-uniform and biases zero; batch norm begins with scale 1 and shift 0, and its running mean and
 variance with 0 and 1. They are returned by a pass in training, which adds a tenth of the new (PyTorch's momentum 0.1).
@@ -77,7 +77,7 @@ def dcgan_32(shape: tuple[int, ...] = (3, 32, 32)) -> tuple[Generator, Critic]:
 
 
 def points(shape: tuple[int, ...]) -> tuple[Generator, Critic]:
-    """The perceptrons for mixtures of Gaussians, a choice of ours (B7): z in R^2, two hidden layers of 64."""
+    """The perceptrons for mixtures of Gaussians, a choice of ours: z in R^2, two hidden layers of 64."""
     names, running = ("fc1", "fc2", "fc3"), dict
 
     def generate(params: State, stats: State, z: Tensor, train: bool) -> tuple[Tensor, State]:

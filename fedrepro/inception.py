@@ -19,7 +19,7 @@ ROWS = 50  # images of 299x299 pixels at once
 def features(path: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
     """The function from images uint8 [N, C, H, W], C 1 or 3, to its pool3 features float32 [N, 2048].
 
-    Protocols B5: images in 0..1, a grey channel three times; the network itself brings them to 299x299. `path`: the
+    Images are taken to 0..1, a grey channel three times; the network itself brings them to 299x299. `path`: the
     weights, whose checksum the caller has verified.
     """
     weights = torch.load(path, map_location="cpu", weights_only=True)

@@ -57,7 +57,7 @@ class Classified:
         """There are none."""
 
     def _grad_norms(self, method: Method, state: State) -> dict[str, float]:
-        """Norms of the gradient of the mean cross entropy on every test set (fedaug-2022, B.3; protocols A7).
+        """Norms of the gradient of the mean cross entropy on every test set (fedaug-2022, B.3).
 
         Their mean is `grad_norm_all`, their sample standard deviation (ddof 1), where there are two, `grad_norm_std`.
         """

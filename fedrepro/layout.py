@@ -114,7 +114,8 @@ def terminal(sheet: Sheet) -> Group:
     for column in sheet.columns:
         head = f"{column.group}\n{column.head}".lstrip("\n")
         justify = "left" if column.kind in ("key", "reproduced") else "right"
-        drawn.add_column(head, justify=justify, style="dim" if column.kind == "published" else "", vertical="bottom")
+        style = "dim" if column.kind == "published" else ""
+        drawn.add_column(head, justify=justify, style=style, vertical="bottom", overflow="fold")
     for row in sheet.rows:
         drawn.add_row(*(Text(_refer(entry, " [{}]"), style=STYLES.get(entry.status, "")) for entry in row))
     notes = [f"[{number}] {note}" for number, note in enumerate(sheet.notes, 1)]

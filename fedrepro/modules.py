@@ -84,7 +84,7 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def small_cnn(shape: tuple[int, ...], classes: int) -> Net:
-    """The network of fedaug-2022 on Rotated MNIST: 28,938 parameters on 1x28x28 (protocols A2).
+    """The network of fedaug-2022 on Rotated MNIST: 28,938 parameters on 1x28x28 (docs/protocol-fedaug-2022.md).
 
     5x5 convolutions to 16 and to 32 channels with padding 2, each with ReLU and 2x2 max-pooling, and a linear layer
     "fc". `shape` [channels, height, width]. Raises UsageError for images of fewer than 4x4 pixels.

@@ -1,4 +1,4 @@
-"""Pilots: the stopping threshold of a run, from a seed that no table reports (protocols-1, section 1.5)."""
+"""Pilots: the stopping threshold of a run, from a seed that no table reports (docs/protocol-flgames-2022.md)."""
 
 from __future__ import annotations
 

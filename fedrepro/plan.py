@@ -15,7 +15,7 @@ from fedrepro.config import RunConfig
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
 from fedrepro.schema import Gallery, Levels, Rounds
-from fedrepro.spec import Paper, load_papers, papers
+from fedrepro.spec import Paper, find, load_papers
 
 HEADER = "# Written by `fedrepro plan` from papers/*/paper.toml and params.yaml: change those, and run it again.\n"
 KEPT = {"cache": False, "persist": True}  # in git, and there while its stage runs: a record keeps the seeds it has
@@ -65,8 +65,7 @@ def planned(paper: str, run: str, root: str | Path = ".") -> tuple[str, RunConfi
 
     Raises UsageError for an unknown paper or run, and where the file is missing or broken.
     """
-    if paper not in papers(root):
-        raise unknown("paper", paper, papers(root))
+    find(paper, root)
     path = Path(root) / "papers" / paper / "runs.json"
     try:
         runs = json.loads(path.read_text(encoding="utf-8"))

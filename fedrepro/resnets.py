@@ -1,4 +1,4 @@
-"""ResNet-18 with group norm, from scratch or from torchvision's ImageNet weights (fedaug-2022; protocols A2)."""
+"""ResNet-18 with group norm, from scratch or from torchvision's ImageNet weights (fedaug-2022)."""
 
 from __future__ import annotations
 

@@ -91,6 +91,8 @@ def execute(
         probe(place)
         shown = lineage.samples(config.method, config.dataset)
         kept = kept_seeds(place, identity, config.seeds if place.run else None, shown)
+        if place.record.exists() and not kept:
+            say("the earlier record is of other code, settings or data, or not whole: all seeds are trained again")
         if kept:
             say(f"kept from the earlier record: seeds {', '.join(map(str, kept))}")
         todo = [seed for seed in config.seeds if seed not in kept]

@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fedrepro import spec
 from fedrepro.evaluate import ADHOC, record_path
 from fedrepro.spec import load_papers
 
@@ -109,9 +110,9 @@ def tables() -> Table:
 
 
 def runs() -> Table:
-    """The planned runs of all papers, then the ad hoc ones, with what their records say."""
+    """The planned runs of all papers, if there are any, then the ad hoc ones, with what their records say."""
     drawn = _table(("paper", "run", "seeds", "record"))
-    for paper in load_papers():
+    for paper in map(spec.load_paper, spec.papers()):
         for run, draft in paper.drafts().items():
             seeds = ",".join(map(str, draft.config.seeds))
             drawn.add_row(paper.name, run, seeds, _recorded(record_path(paper.name, run)))

@@ -23,14 +23,23 @@ def papers(root: str | Path = ".") -> list[str]:
     return sorted(path.parent.name for path in Path(root).glob("papers/*/paper.toml"))
 
 
+def find(name: str | None, root: str | Path = ".") -> list[str]:
+    """The name if there is such a paper, or those of all; UsageError where there is none."""
+    there = papers(root)
+    if not there:
+        raise UsageError("there is no papers/*/paper.toml here: change to the folder of the project.")
+    if name is not None and name not in there:
+        raise unknown("paper", name, there)
+    return there if name is None else [name]
+
+
 def load_paper(name: str, root: str | Path = ".") -> Paper:
     """The paper of that name, checked down to the settings of every run at every budget.
 
     Raises UsageError for an unknown paper, and with file and place for whatever is wrong in its files.
     """
     root = Path(root)
-    if name not in papers(root):
-        raise unknown("paper", name, papers(root))
+    find(name, root)
     folder = root / "papers" / name
     pilots = _found(folder / "pilots.json", Found, "pilots")
     searches = _found(folder / "searches.json", Chosen, "searches")
@@ -44,8 +53,8 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
 
 
 def load_papers(root: str | Path = ".") -> list[Paper]:
-    """All papers, in the order of their names."""
-    return [load_paper(name, root) for name in papers(root)]
+    """All papers, in the order of their names; UsageError where there is none."""
+    return [load_paper(name, root) for name in find(None, root)]
 
 
 def _budget(name: str, root: Path) -> str:

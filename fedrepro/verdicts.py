@@ -169,7 +169,8 @@ def _drawn(cells: list[Verdict], every: bool) -> Table:
     """A row for each group of cells."""
     drawn = Table()
     for head in HEADS:
-        drawn.add_column(head, justify="right" if head in ("published", "difference", "allowed") else "left")
+        justify = "right" if head in ("published", "difference", "allowed") else "left"
+        drawn.add_column(head, justify=justify, overflow="fold")
     groups: dict[object, list[Verdict]] = {}
     for cell in cells:
         alone = every or cell.status == "outside"

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from fedrepro import check, claims, plan, quantities, report, verdicts
 from fedrepro.errors import FedreproError, OutsideTolerance, UsageError
+from fedrepro.page import evidence as page_evidence
 from fedrepro.quantities import Reading
 from fedrepro.spec import load_paper
 
@@ -378,6 +379,16 @@ def test_pooled_pairs_are_the_observations(tmp_path):
     assert "the resamples are of the pairs" in " ".join(terminal(loaded).split())
     write(loaded, "iid-two-small", [20, 20, 20])
     assert rows(loaded)[0].verdict == "undecided"
+
+
+def test_on_the_page_pooled_pairs_lead_to_all_their_runs(tmp_path):
+    claim = CLAIM.replace("margin = 0", "margin = 0\npooled = true") + PAIRS
+    loaded = masked(tmp_path, claim)
+    quantities.claims(loaded)
+    [found], _ = page_evidence.found(loaded)
+    [[link]] = [row.runs for row in found.rows]
+    assert link.text == "8 runs"
+    assert sorted(link.runs) == sorted(f"{made.NAME}/{run}" for run in loaded.runs() if not run.endswith("-large"))
 
 
 def test_each_block_of_pooled_pairs_is_judged_alone_and_one_pair_is_too_few(tmp_path):

@@ -87,7 +87,7 @@ def test_the_commands_are_those_of_the_design():
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"], ["show", "papers"]])
-def test_what_needs_no_torch_does_not_wait_for_it(folder, arguments):
+def test_what_needs_no_torch_does_not_wait_for_it(inside, arguments):
     code = (
         f"import sys; from fedrepro.cli import main\ntry: main({arguments})\nfinally: assert 'torch' not in sys.modules"
     )
@@ -346,8 +346,15 @@ def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatc
     assert len(json.loads(fedrepro("check", "--json").out)["problems"]) == 2
 
 
-def test_check_needs_papers(folder):
-    done = fedrepro("check")
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("check", "report", "evaluate", "plan", "plan --check", "digests", "show papers", "show claims"),
+        *("show table toy-2022 t1", "train --paper toy-2022 --run one"),
+    ],
+)
+def test_what_is_about_papers_needs_them(folder, command):
+    done = fedrepro(*command.split())
     assert done.code == 2
     assert done.fault == "error: there is no papers/*/paper.toml here: change to the folder of the project."
     assert list(folder.iterdir()) == []
@@ -401,11 +408,33 @@ def test_data_commands(folder):
     assert fedrepro("data", "verify", "digits").code == 2
 
 
+def test_all_data_that_are_there_are_verified(folder, monkeypatch):
+    for lent in (True, False):
+        if lent:
+            monkeypatch.setenv("FEDREPRO_DATA_DIR", str(folder))
+        else:
+            monkeypatch.delenv("FEDREPRO_DATA_DIR")
+        lines = fedrepro("data", "verify").out.splitlines()
+        assert {"mnist: not there", "pacs: not there"} < set(lines)
+        assert "digits: 1,500 train, 297 test images, checksums right" in lines
+
+
+def test_all_data_that_can_be_had_are_fetched(folder, monkeypatch):
+    monkeypatch.setenv("FEDREPRO_DATA_DIR", str(folder))  # nothing is downloaded into a folder that is lent
+    lines = fedrepro("data", "fetch").out.splitlines()
+    assert "mnist: not there, and not to be downloaded: `fedrepro data fetch mnist` says why" in lines
+    assert "digits: 1,500 train, 297 test images, checksums right" in lines
+    assert {path.stem for path in Path("data/manifests").iterdir()} == {"digits", "drawn"}
+
+
 def test_data_show_draws_a_sheet(folder):
     assert fedrepro("data", "show", "digits").out == "wrote build/digits.png\n"
     done = fedrepro("data", "show", "digits", "--out", "other.png", "--set", "n=1", "--set", "p=[0.3]", "--seed", "4")
     assert done.out == "wrote other.png\n"
     assert Path("other.png").read_bytes()[:4] == b"\x89PNG" == Path("build/digits.png").read_bytes()[:4]
+    done = fedrepro("data", "show", "digits", "--out", "other.jpg")
+    assert (done.code, done.fault) == (2, "error: the picture is a PNG: give other.jpg a name that ends in .png.")
+    assert not Path("other.jpg").exists()
     assert fedrepro("data", "show", "digits", "--set", "m=1").fault == (
         "error: unknown setting 'data.m': did you mean 'data.p'?"
     )

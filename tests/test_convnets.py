@@ -120,7 +120,7 @@ def test_bfloat16_products_are_near(case):
 
 
 @pytest.mark.parametrize(("shape", "count"), [((1, 28, 28), 44_426), ((3, 28, 28), 44_726), ((3, 32, 32), 62_006)])
-def test_the_small_network_has_the_stated_parameters(shape, count):  # protocols-1, 2.3
+def test_the_small_network_has_the_stated_parameters(shape, count):  # docs/protocol-gma-2022.md
     params = cnn(shape, 10).init(torch.Generator().manual_seed(0))
     assert sum(leaf.numel() for _, leaf in trees.leaves(params)) == count
 

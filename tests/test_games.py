@@ -1,7 +1,7 @@
 """The games, worked by hand: two rounds of each variant on two parameters a client, then against a slow reference.
 
 The predictor is w z with w in R^2 (one logit a class) and z = phi(x) = p x with scalar x and p, so that everything is a
-line of arithmetic: f = (w_k z + what k answers) / n, and dCE/dw_k = (softmax(f) - onehot(y)) z / n (protocols 1.4).
+line of arithmetic: f = (w_k z + what k answers) / n, and dCE/dw_k = (softmax(f) - onehot(y)) z / n.
 """
 
 import numpy as np
@@ -264,7 +264,7 @@ def answered(response, now, past):
 
 
 def reference(batches, turns, learned, response, capacity, steps, n=3, eps=1e-7):
-    """The algorithm of protocols 1.4, row by row; batches[t] = (x [C][T][B], y). Yields predictors and phi."""
+    """Algorithm 1 of flgames-2022, row by row; batches[t] = (x [C][T][B], y). Yields predictors and phi."""
     w, p, shares = list(W[:n]), P if learned else 1.0, np.array(SIZES[:n]) / sum(SIZES[:n])
     adams, phi_adam = [Adam(LR, eps) for _ in range(n)], Adam(PHI_LR, eps)
     buffers = [[w[k]] for k in range(n)]

@@ -1,4 +1,4 @@
-"""Laws of how critics' judgements are scored and combined, by hand (f2u-2019; protocols-2, B4 and C5-6)."""
+"""Laws of how critics' judgements are scored and combined, by hand (f2u-2019; docs/protocol-f2u-2019.md)."""
 
 from __future__ import annotations
 

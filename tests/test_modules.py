@@ -44,7 +44,7 @@ def near(left, right, rtol=1e-4, atol=1e-6):
         torch.testing.assert_close(leaf, right[name], rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_the_network_has_the_stated_parameters():  # protocols-2, part C 8
+def test_the_network_has_the_stated_parameters():  # docs/protocol-fedaug-2022.md
     params = small_cnn((1, 28, 28), 10).init(generator())
     assert sum(leaf.numel() for _, leaf in trees.leaves(params)) == 28_938
 

@@ -118,7 +118,7 @@ def count(tree):
     ],
 )
 def test_the_networks_have_the_papers_sizes(shape, classes, fixed, representation):
-    """protocols-1, section 1.2; the numbers are of one client."""
+    """docs/protocol-flgames-2022.md; the numbers are of one client."""
     task = Task(shape, classes, (300, 300))
     streams = lambda client, purpose: torch.Generator().manual_seed(client)  # noqa: E731
     f, single = (methods.build(name, task, {}).init(streams, task.sizes) for name in ("f-irm", "fedavg"))

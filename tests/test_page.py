@@ -220,7 +220,7 @@ def test_the_summary_says_how_the_paper_fares(read):
 
 def test_a_claim_has_its_verdict_and_its_evidence(read):
     assert "✓ holds games win “games <win>”section 1 Measured: final test accuracy; margin: 0 points." in read.shown
-    assert "1 pair: ✓ 1 holds" in read.shown
+    assert "1 comparison: ✓ 1 holds" in read.shown
 
 
 def test_a_table_of_which_nothing_is_run_is_folded_to_the_published_numbers(tmp_path):

@@ -30,7 +30,7 @@ def own(params, classes):
     return module
 
 
-@pytest.mark.parametrize(("classes", "count"), [(10, 11_181_642), (65, 11_209_857)])  # protocols-2, A2
+@pytest.mark.parametrize(("classes", "count"), [(10, 11_181_642), (65, 11_209_857)])  # docs/protocol-fedaug-2022.md
 def test_the_network_has_the_stated_parameters(classes, count):
     params = resnet18(SHAPE, classes).init(generator())
     assert sum(leaf.numel() for _, leaf in trees.leaves(params)) == count

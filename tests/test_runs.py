@@ -186,7 +186,9 @@ def lost_curves(monkeypatch):
 def test_what_is_not_surely_the_same_is_trained_again(trained, monkeypatch, change):
     execute(config(seeds=(0, 1)))
     change(monkeypatch)
-    execute(config(seeds=(0,)))
+    said = []
+    execute(config(seeds=(0,)), say=said.append)
+    assert said == ["the earlier record is of other code, settings or data, or not whole: all seeds are trained again"]
     assert trained == [(0, 1), (0,)]
     assert list(on_disk()["seeds"]) == ["0"]
     execute(config(seeds=(0,)))

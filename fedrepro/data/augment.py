@@ -1,4 +1,4 @@
-"""Augmentation of training images, each image with random parameters of its own (fedaug-2022; protocol sheet 2, A4).
+"""Augmentation of training images, each image with random parameters of its own (fedaug-2022).
 
 Images are uint8, or floats 0..1, [B, C, H, W], and come out in the same type and shape: bytes that are only moved are
 exact, others are computed as floats and rounded once. An augmentation draws its parameters from the given generator on

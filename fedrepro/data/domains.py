@@ -1,6 +1,6 @@
 """Federations of domains (fedaug-2022): clients of some domains, a validation test for each of them, one domain unseen.
 
-Protocol sheet 2, A1 and A4. Tests bear the domains' names; reported means are "id" over the training domains, whose
+docs/protocol-fedaug-2022.md. Tests bear the domains' names; reported means are "id" over the training domains, whose
 tests are held-out rows, and "ood", the whole test domain.
 """
 
@@ -44,7 +44,7 @@ def rotated_mnist(
 ) -> Federation:
     """All digits shuffled, dealt in turn to the `angles` and the `test_angle`, and turned by them: Rotated MNIST.
 
-    fedaug-2022, section 5.1 (A1, as in its release and in DomainBed, which turn PIL images where torchvision's tensors
+    fedaug-2022, section 5.1 (as in its release and in DomainBed, which turn PIL images where torchvision's tensors
     are turned here). Counter-clockwise, bilinear, zero fill. `augmentation`: none, rotation (by up to `degrees`), blur.
     """
     _check("augmentation", augmentation, ("none", "rotation", "blur"))
@@ -74,7 +74,7 @@ def pictures(
 ) -> Federation:
     """A client of each domain but the test domain, or `per_domain` clients of a part of it each (see `cut`).
 
-    fedaug-2022, section 5.1 (A1). `augmentation`: none, weak (crop and flip), moderate (also colours).
+    fedaug-2022, section 5.1. `augmentation`: none, weak (crop and flip), moderate (also colours).
     """
     changes = {"none": None, "weak": augment.weak, "moderate": augment.moderate}
     _check("augmentation", augmentation, tuple(changes))
@@ -139,7 +139,7 @@ def _split(domain: Domain, validation: float, seed: int, place: int) -> tuple[np
 def cut(labels: np.ndarray, clients: int, classes: int, seed: int, place: int, name: str) -> list[np.ndarray]:
     """A domain's rows, labels int64 [M], cut into clients; int64 [K_i] each, disjoint, some rows in none.
 
-    fedaug-2022, section 5.1, as its release does it (A1): client j has a size s from int(Normal(M // (clients + 1),
+    fedaug-2022, section 5.1, as its release does it: client j has a size s from int(Normal(M // (clients + 1),
     100)) and class shares q from Dir(200 / classes, ...), both from streams of our own and not from its seeds, and
     takes the next round(s q_k) rows of each class k, or what is left of them. One client has the whole domain. A client
     without a row is a UsageError.

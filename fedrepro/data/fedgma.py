@@ -32,7 +32,7 @@ def binary(
 ) -> Federation:
     """Digits 0-4 against 5-9, red or green: in training the colour is mostly the class, at test mostly the other.
 
-    fedgma-2021, section 4 (protocol section 3.1). y = (digit > 4) ^ bern(label_flip), z = y ^ bern(p_k); the image is
+    fedgma-2021, section 4. y = (digit > 4) ^ bern(label_flip), z = y ^ bern(p_k); the image is
     in channel 0 (red) if z = 0 and in channel 1 (green) if z = 1. p_k runs evenly from the first to the second `p`,
     client after client. Clients are dealt digits, not classes.
     """
@@ -71,7 +71,7 @@ def colored(
 ) -> Federation:
     """Digits of ten classes; each digit owns two foreground and two background colours, used half of the time each.
 
-    fedgma-2021, section 4 (protocol section 3.1), in the colours of Arpit et al. 2019. At test each image has one of
+    fedgma-2021, section 4, in the colours of Arpit et al. 2019. At test each image has one of
     ten other foreground and one of ten other background colours, drawn apart. Distances as in `palettes.fedcmnist`, but
     0.15, since the sixty colours do not fit at 0.2.
     """

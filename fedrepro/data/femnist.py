@@ -21,7 +21,7 @@ from fedrepro.streams import stream
 CLASSES, SIDE = 10, 28
 SOUGHT = (
     "femnist/*.parquet (Hugging Face's layout, with the columns image, writer_id and character) "
-    "and no femnist/train/*.json with femnist/test/*.json (LEAF's layout)"
+    "or femnist/train/*.json with femnist/test/*.json (LEAF's layout)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Federations that generators learn from (f2u-2019; protocol sheet 2, B1 and B7): classes by client, and mixtures.
+"""Federations that generators learn from (f2u-2019; docs/protocol-f2u-2019.md): classes by client, and mixtures.
 
 No method looks at the labels, which say what each client holds. There are no tests: a generator is judged by samples.
 """
@@ -37,7 +37,7 @@ MODES = ("divide", "copy")
 def by_class(raw: Raw, seed: int, *, overlap: str = "non", n: int = 5, overlap_mode: str = "divide") -> Federation:
     """Ten classes among `n` clients: each has two of its own ("non"), four ("mod") or all ("full"), or one has all.
 
-    f2u-2019, section 5 (B1). Of a class with several holders each has an equal part, at random, so that an image is in
+    f2u-2019, section 5. Of a class with several holders each has an equal part, at random, so that an image is in
     one client; the other reading, all of it, is `overlap_mode="copy"`, where classes overlap. With "non", 10 clients
     have one class each and 20 have half of one (Fig. 4). "pooled" is one client with all, for a centralised GAN.
     """
@@ -89,7 +89,7 @@ CIRCLE = ((3.0, 0.0), (-1.5, 1.5 * math.sqrt(3)), (-1.5, -1.5 * math.sqrt(3)))
 def mixture_1d(raw: Raw, seed: int, *, overlap: str = "non") -> Federation:
     """Three clients, each with points of a Gaussian of its own: means -4, 0 and 4, deviation 0.5; or one with all.
 
-    f2u-2019, Fig. 5, whose numbers are not printed (B7). `overlap`: "non" or "pooled".
+    f2u-2019, Fig. 5, whose numbers are not printed. `overlap`: "non" or "pooled".
     """
     return _mixture(LINE, 0.5, seed, overlap)
 

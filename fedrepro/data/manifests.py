@@ -58,6 +58,16 @@ def verify(name: str) -> dict:
     return manifest
 
 
+def there(name: str) -> bool:
+    """Whether a source's files are where they are read from, as far as their names say."""
+    return not sources.missing(SOURCES[name], sources.folder())
+
+
+def fetchable(name: str) -> bool:
+    """Whether `fetch` can get a source's files where they are not there."""
+    return SOURCES[name].download is not None and not sources.lent()
+
+
 def _source(name: str) -> Source:
     if name in DATASETS:
         return SOURCES[DATASETS[name].source]

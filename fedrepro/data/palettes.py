@@ -51,7 +51,7 @@ def fedcmnist(
 ) -> Federation:
     """Coloured digits of ten classes, in one foreground and one background colour per client, which no other has.
 
-    gma-2022, section 5 (protocol section 2.2). At test each image has one of ten other foreground and one of ten other
+    gma-2022, section 5. At test each image has one of ten other foreground and one of ten other
     background colours, drawn apart. Any two colours differ by more than `distance`, and a foreground from every
     background that it may meet by more than `contrast` (Euclidean, channels 0 to 1). About fifty colours fit at 0.2.
     """

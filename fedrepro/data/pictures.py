@@ -23,7 +23,7 @@ def sought(folder: str) -> str:
     """What `find` looks for, in words."""
     return (
         f"{folder}/*.parquet (Hugging Face's layout, with the columns image, domain and label) "
-        f"and no {folder}/<domain>/<class>/ with .jpg or .png files"
+        f"or {folder}/<domain>/<class>/ with .jpg or .png files"
     )
 
 
@@ -39,10 +39,10 @@ def decode(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Pictures uint8 [N, 3, H, W], labels int64 [N] and domains int64 [N] (places in `domains`).
 
-    files: (path, content) pairs. Resized to `size` a side as torchvision 0.9 did tensors, bilinear without antialiasing
-    (protocol sheet 2, A4); with 0 they must be of one size. A table without a column `domain` is of the domain with
-    which its file's name begins. The classes of folders are numbered in the order of their names. UsageError for files
-    in another layout, for a domain without a picture and for another number of classes.
+    files: (path, content) pairs. Resized to `size` a side as torchvision 0.9 did tensors, bilinear without
+    antialiasing; with 0 they must be of one size. A table without a column `domain` is of the domain with which its
+    file's name begins. The classes of folders are numbered in the order of their names. UsageError for files in another
+    layout, for a domain without a picture and for another number of classes.
     """
     pictures, labels, places, path = [], [], [], ""
     for path, content in files:

@@ -26,7 +26,7 @@ def plain(
 ) -> Federation:
     """All classes of a source, dealt to `n` clients; the test set is the source's own.
 
-    gma-2022, section 5 (protocol section 2.2): two labels per client as in Li et al. 2102.02079.
+    gma-2022, section 5 (docs/protocol-gma-2022.md): two labels per client as in Li et al. 2102.02079.
     """
     how = Deal(partition, n, labels_per_client, alpha)
     return federation(raw, seed, how, validation, _as_they_are, raw.classes)
@@ -46,7 +46,7 @@ def femnist(
 ) -> Federation:
     """Handwritten digits; a client has the images of as many writers as every other.
 
-    gma-2022, Table 1 and Figure 1(a) (protocol section 2.2). `writers_fraction` of the writers, at random, take part,
+    gma-2022, Table 1 and Figure 1(a). `writers_fraction` of the writers, at random, take part,
     in the test set too. With `held_out`, that part of them is in no client, and all their images are the test set.
     """
     for name, value in ("writers_fraction", writers_fraction), ("held_out", held_out):

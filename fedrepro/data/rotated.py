@@ -27,7 +27,7 @@ def fedrotmnist(
 ) -> Federation:
     """Client i has its digits turned by `angles`[i] degrees (by default evenly from 0 to 75), the test client by 90.
 
-    gma-2022, section 5 (protocol section 2.2). Positive is counter-clockwise, as in torchvision; bilinear, zero fill.
+    gma-2022, section 5. Positive is counter-clockwise, as in torchvision; bilinear, zero fill.
     """
     check_clients(n, len(raw.train_y))
     turned = numbers("angles", np.linspace(0, 75, n).tolist() if angles is None else angles, n)

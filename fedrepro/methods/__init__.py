@@ -47,7 +47,7 @@ class Row:
         return {each.name: each.default for each in arguments if each.kind is each.KEYWORD_ONLY}
 
 
-# Thresholds of the code of IRM Games for two clients (protocols 1.5); planned runs find their own by a pilot.
+# Thresholds of the code of IRM Games for two clients; planned runs find their own by a pilot.
 _F = Stop(threshold=0.60, warm_start=100)
 _V = Stop(threshold=0.55, warm_start=117)
 

@@ -1,6 +1,6 @@
 """Domain generalisation: each client is a domain, in federated training and in the centralized twins.
 
-fedaug-2022, section 3 and appendix A; protocols-2, A5 and A6. A twin's step is one mini-batch of every domain and one
+fedaug-2022, section 3 and appendix A. A twin's step is one mini-batch of every domain and one
 step of the server's Adam along a weighted sum of their gradients; its state has, beside the family's (`federated`), the
 number of `updates`. AFL, Gen-AFL and VM have a second phase each, in which the clients' risks are taken on all of their
 training data; so a communication round of theirs is two rounds of the trainer.

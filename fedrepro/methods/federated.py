@@ -116,7 +116,7 @@ def cook(
 
 @family(net="mlp")
 def fedsgd(task: Task, *, lr: float = 2.5e-4, batch: int = 256, eps: float = 1e-7) -> Recipe:
-    """FedSGD: the server takes one Adam step along the mean of the clients' mini-batch gradients (protocols 1.6)."""
+    """FedSGD: the server takes one Adam step along the mean of the clients' mini-batch gradients."""
     return Recipe(Draw(size=batch), client=optim.sgd(1.0), server=average(optim.adam(lr, eps=eps)))
 
 
@@ -150,7 +150,7 @@ def fedprox(
     """FedProx: FedAVG with gradient steps that a quadratic of weight mu pulls back to the round's start.
 
     `plain`: plain descent (Li et al. 2022). `release` and `textbook`: with momentum 0.9, kept over rounds, and weight
-    decay 0.001; the pull enters the momentum (the code of fedaug-2022), or stays outside it (protocols-2, A5).
+    decay 0.001; the pull enters the momentum (the code of fedaug-2022), or stays outside it.
     """
     client = optim.sgd(lr) if form == "plain" else optim.sgd(lr, momentum=0.9, weight_decay=1e-3)
     drift = parts.proximal(mu, beside=lr if form == "textbook" else 0.0)
@@ -213,7 +213,7 @@ def fedgma(
 ) -> Recipe:
     """FedGMA: FedAVG, and on top of it a server step along the gradients on whose sign the clients agree.
 
-    fedgma-2021, Algorithm 1; protocols 3.3. `formula`: |2f - 1| >= threshold for the fraction f of clients that agree,
+    fedgma-2021, Algorithm 1. `formula`: |2f - 1| >= threshold for the fraction f of clients that agree,
     as printed; `fraction`: f >= threshold, as its prose has it. `gradient`: of the whole client at the round's start
     (`initial`, the prose), summed over the local steps (`sum`), or of the last one (`last`, the listing).
     """

@@ -1,6 +1,6 @@
 """Games between clients: each answers its opponents with a predictor of its own, and the ensemble predicts.
 
-flgames-2022, Algorithm 1 and section 4; protocols 1.3 and 1.4. The variants differ in three parts only: whether the
+flgames-2022, Algorithm 1 and section 4. The variants differ in three parts only: whether the
 representation phi is learned (V) or the identity (F), whether clients also answer their opponents' past (Smooth),
 and whether phi's gradient is taken over all data (Fast); the order of play is the tuple of phases.
 
@@ -72,7 +72,7 @@ def f_fl_smooth(
     capacity: int = 5,
     response: str = "buffer_only",
 ) -> Method:
-    """F-FL Games (Smooth): F-IRM whose clients answer a buffer of their opponents' past predictors too."""
+    """F-FL Games (Smooth): F-IRM whose clients answer a buffer of their opponents' past predictors."""
     past = {"capacity": capacity, "response": response}
     return play(task, order, lr=lr, batch=batch, hidden=hidden, steps=steps, eps=eps, **past)
 

@@ -1,4 +1,4 @@
-"""GANs with a critic at each client and one generator (f2u-2019, sections 3 and 4; protocols-2, B3 and B4).
+"""GANs with a critic at each client and one generator (f2u-2019, sections 3 and 4; docs/protocol-f2u-2019.md).
 
 One round is one iteration: every critic takes a step on its own real samples and on fake ones that all share, then the
 generator takes one on fresh noise, or one after another. Methods differ in how they combine the critics' judgements,

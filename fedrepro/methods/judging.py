@@ -1,6 +1,6 @@
 """What critics' judgements are worth: their losses, and how the generator's loss combines those of a panel of critics.
 
-f2u-2019, sections 3 and 4; protocols-2, B3 and B4.
+f2u-2019, sections 3 and 4; docs/protocol-f2u-2019.md.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def soft_worst(price: float) -> Combine:
 def aggregated(beta: float, fixed: float | None) -> Combine:
     """The loss on outputs averaged by their softmax at lambda = ReLU(strength) (F2A, Eqs. 18-22).
 
-    beta strength^2 is added, the regulariser on lambda* itself: on lambda it could not pull lambda* back above 0
-    (protocols-2, B4). A fixed lambda has none. The curve `weighted_variance` is the derivative of the average by
-    lambda (Eq. 22), the mean over samples.
+    beta strength^2 is added, the regulariser on lambda* itself: on lambda it could not pull lambda* back above 0.
+    A fixed lambda has none. The curve `weighted_variance` is the derivative of the average by lambda (Eq. 22), the mean
+    over samples.
     """
 
     def combine(loss: Loss, d: Tensor, strength: Tensor | None) -> tuple[Tensor, Metrics]:

@@ -22,8 +22,8 @@ def shared_mlp(task: Task, hidden: int) -> Net:
     return mlp(*below, task.classes)._replace(features=mlp(*below, last=False).apply, head="fc3")
 
 
-# Small: Li et al. 2022 (protocols 2.3); LeNet: the same with zeros around the image, as LeCun et al. 1998 have it.
-# Large: McMahan et al. 2017 (3.2). Fair, ResNet: fedaug-2022 (protocols-2, A2).
+# Small: Li et al. 2022; LeNet: the same with zeros around the image, as LeCun et al. 1998 have it.
+# Large: McMahan et al. 2017. Fair, ResNet: fedaug-2022 (docs/protocol-fedaug-2022.md).
 NETS: dict[str, Callable[[Task, int], Net]] = {
     "mlp": shared_mlp,
     "cnn": lambda task, hidden: cnn(task.shape, task.classes),

@@ -31,7 +31,7 @@ class Drift(NamedTuple):
 
 
 def proximal(mu: float, beside: float = 0.0) -> Drift:
-    """FedProx: the gradient of mu/2 |w - anchor|^2 (Li et al. 2020, Eq. 2; protocols 2.4)."""
+    """FedProx: the gradient of mu/2 |w - anchor|^2 (Li et al. 2020, Eq. 2; docs/protocol-gma-2022.md)."""
 
     def pull(params: State, anchor: State, memory: State, shared: State) -> State:
         return trees.map_tree(lambda w, start: mu * (w - start), params, anchor)
@@ -40,7 +40,7 @@ def proximal(mu: float, beside: float = 0.0) -> Drift:
 
 
 def control_variates(lr: float) -> Drift:
-    """SCAFFOLD: gradients corrected by c - c_k (Karimireddy et al. 2020, Algorithm 1, option II; protocols 2.4).
+    """SCAFFOLD: gradients corrected by c - c_k (Karimireddy et al. 2020, Algorithm 1, option II).
 
     After T_k local steps c_k becomes c_k - c + (anchor - w) / (T_k lr), the mean gradient of plain steps of size lr.
     """
@@ -112,7 +112,7 @@ def yogi_moment(v: Tensor, square: Tensor, b2: float) -> Tensor:
 
 
 def masked(server: Rule, mask: Mask, tau: float, signs: Signs) -> Rule:
-    """Gradient-masked averaging around any server rule (gma-2022, Algorithm 1; protocols 2.4 and 2.5).
+    """Gradient-masked averaging around any server rule (gma-2022, Algorithm 1; docs/protocol-gma-2022.md).
 
     Each coordinate of the server's step is multiplied by 1 where the clients' agreement on its sign is at least tau,
     and elsewhere by the agreement (`soft`) or by 0 (`hard`). State: the rule's own, and the surviving fraction of the
@@ -135,7 +135,7 @@ def masked(server: Rule, mask: Mask, tau: float, signs: Signs) -> Rule:
 
 
 def gradient_masked(lr: float, threshold: float) -> Rule:
-    """FedGMA (fedgma-2021, Algorithm 1; protocols 3.3): the clients' average, less lr times their masked mean gradient.
+    """FedGMA (fedgma-2021, Algorithm 1): the clients' average, less lr times their masked mean gradient.
 
     A coordinate survives where the agreement on the sign of the reported gradients (`note`) is at least `threshold`.
     """
@@ -156,7 +156,7 @@ def agreement(updates: State, weights: Tensor, signs: Signs = "equal") -> State:
     """How far clients agree on each coordinate's sign: |mean_k sgn(u_k)| of updates {[C, ...]}, in [0, 1].
 
     Over the clients with a weight, each with the same vote (`equal`) or with its weight (`size`). A zero abstains, and
-    a tie has agreement 0 (gma-2022, Eq. 3, with the absolute value of its first version; protocols 2.5).
+    a tie has agreement 0 (gma-2022, Eq. 3, with the absolute value of its first version; docs/protocol-gma-2022.md).
     """
     votes, total = (weights, weights.sum()) if signs == "size" else ((weights > 0).float(), (weights > 0).sum())
     # Votes of 1 and one division: 7 against 3 clients are then exactly 0.4.

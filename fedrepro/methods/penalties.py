@@ -82,7 +82,7 @@ def on_weights(net: Net, params: State, x: Tensor, y: Tensor, live: Tensor) -> t
 def on_scalar(net: Net, params: State, x: Tensor, y: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
     """Logits [B, classes], and the product of the scalar's gradients on the even and on the odd rows.
 
-    As the rows are in random order, that estimates the square of the whole gradient without bias (protocols A6).
+    As the rows are in random order, that estimates the square of the whole gradient without bias.
     """
     logits = net.apply(params, x)
     slopes = (residual(logits, y) * logits).sum(-1) * live

@@ -31,7 +31,7 @@ def held() -> Rule:
 
 
 def group_dro(eta: float) -> Rule:
-    """GroupDRO: q_e grows by exp(eta l_e), is normalised, and weighs domain e (Sagawa et al. 2020; protocols A6).
+    """GroupDRO: q_e grows by exp(eta l_e), is normalised, and weighs domain e (Sagawa et al. 2020).
 
     State: `q` [K], uniform at first.
     """
@@ -45,7 +45,7 @@ def group_dro(eta: float) -> Rule:
 
 
 def mm_rex(lmin: float) -> Rule:
-    """MM-REx: the gradient of (1 - m lmin) max_e l_e + lmin sum_e l_e (Krueger et al. 2021, Eq. 7; protocols A6).
+    """MM-REx: the gradient of (1 - m lmin) max_e l_e + lmin sum_e l_e (Krueger et al. 2021, Eq. 7).
 
     Of equal maxima the first counts, which gives a subgradient.
     """
@@ -59,7 +59,7 @@ def mm_rex(lmin: float) -> Rule:
 
 
 def v_rex(v: float, anneal: int) -> Rule:
-    """V-REx: the gradient of mean_e l_e + v Var_e l_e, with 1/m in both (Krueger et al. 2021, Eq. 8; protocols A6).
+    """V-REx: the gradient of mean_e l_e + v Var_e l_e, with 1/m in both (Krueger et al. 2021, Eq. 8).
 
     v is 1 for the first `anneal` updates. State: their number `updates` (scalar).
     """
@@ -81,7 +81,7 @@ def project(y: Tensor, alpha: float = 0.0) -> Tensor:
     """The point of {x : sum x = 1, x_i >= alpha} nearest to y [n], for alpha < 1/n (fedaug-2022, Proposition 1).
 
     With x = alpha + (1 - n alpha) z it is the projection z onto the simplex: z_i = max(y_i - theta, 0), where theta is
-    the largest of (u_1 + ... + u_j - 1) / j over the sorted u (protocols A5).
+    the largest of (u_1 + ... + u_j - 1) / j over the sorted u (docs/protocol-fedaug-2022.md).
     """
     free = 1 - len(y) * alpha
     z = (y.double() - alpha) / free

@@ -8,7 +8,7 @@ from fedrepro.config import Stop, Strict, Value
 
 
 class Pilot(Strict):
-    """How a run's stopping threshold is found (protocols-1, 1.5), and the rest of its stopping rule.
+    """How a run's stopping threshold is found (docs/protocol-flgames-2022.md), and the rest of its stopping rule.
 
     `rounds` without stopping on `seed`, which no table reports; lo and hi are the `quantiles` of the training accuracy
     after the warm start, looked at every `every` rounds; the threshold is lo + fraction (hi - lo).

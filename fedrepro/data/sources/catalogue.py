@@ -178,7 +178,7 @@ SOURCES = {
             read=read_pictures,
             find=partial(pictures.find, folder="cinic-10"),
             sought=(
-                "cinic-10/{train,valid,test}/<class>/ with .png files and no cinic-10/*.parquet (Hugging Face's "
+                "cinic-10/{train,valid,test}/<class>/ with .png files or cinic-10/*.parquet (Hugging Face's "
                 "layout: train*, valid* and test* with the columns image and label)"
             ),
             layout=(

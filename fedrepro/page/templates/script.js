@@ -60,8 +60,8 @@ function show(link) {
     body.append(facts([["paper", table.paper], ...cell.facts]), make("ul", { className: "legend" }, ...cell.notes.map((note) => make("li", {}, note))));
   }
   body.append(make("h3", {}, "Rebuild it"), ...names.map((name) => command(runs[name].command)));
-  body.append(make("p", { className: "files" }, "Seeds that the record has already are kept; with ",
-    make("code", {}, "--out DIR"), " all are trained again, elsewhere."));
+  body.append(make("p", { className: "files" }, "Seeds that the record has from the same code are kept, after a change of code all are trained again; with ",
+    make("code", {}, "--out DIR"), " they are in any case, elsewhere."));
   if (cell) body.append(make("h3", {}, "Render it again"), command(table.again));
   body.append(make("h3", {}, "Where it comes from"), ...names.map((name) => provenance(name, names.length === 1)));
   dialog.replaceChildren(make("div", { className: "head" }, title, close), body);
