@@ -147,7 +147,8 @@ def texts(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> di
 def sheet(paper: Paper, readings: list[Reading], evidence: list[Evidence]) -> Sheet:
     """A row for each pair; below, the claims with their verdicts, and how these come about."""
     found = verdicts(evidence)
-    legend = [f"{name}: {found[name]}. {words(claim)}" for name, claim in paper.spec.claims.items()]
+    replaced = substitutes(paper)
+    legend = [f"{name}: {found[name]}. {words(claim, replaced)}" for name, claim in paper.spec.claims.items()]
     legend += judged(paper, readings)
     columns = [*(Column(head, "key") for head in ("claim", "pair")), Column("difference", "fact")]
     columns += [Column("95% interval", "fact"), Column("seeds", "fact"), Column("verdict", "key")]

@@ -132,9 +132,14 @@ class Paper:
 
     def read(self, metric: str, run: str) -> Read:
         """The metric of the record of `run` that figures and claims mean by `metric`."""
-        places = self._points(self.budget) if self.spec.reads else iter(())
-        cell = next((point for point in places if self._run_name(point) == run), {})
+        cell = self._first.get(run, {}) if self.spec.reads else {}
         return remark_on(self.spec.reads, cell | {"metric": metric, "budget": self.budget}) or Read(metric=metric)
+
+    @cached_property
+    def _first(self) -> dict[str, Point]:
+        """Run -> the first cell that it fills."""
+        places = [(self._run_name(point), point) for point in self._points(self.budget)]
+        return dict(reversed(places))
 
     @property
     def sheets(self) -> dict[str, Sheet]:

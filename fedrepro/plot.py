@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import matplotlib.style
@@ -41,12 +42,17 @@ def render(papers: list[Paper]) -> list[Path]:
     Equal points give equal bytes. Raises FedreproError where a figure has no points yet.
     """
     files: dict[Path, bytes] = {}
-    for paper in papers:
-        for name in paper.figures:
-            paths = figures.pictures(paper.name, name, paper.root)
-            drawn = pictures(paper, name, figures.stored(paper, name), *(path.suffix[1:] for path in paths))
-            files |= dict(zip(paths, drawn, strict=True))
+    with ProcessPoolExecutor() as pool:  # matplotlib is slow, and threads would wait for each other
+        for drawn in [pool.submit(_files, paper, name) for paper in papers for name in paper.figures]:
+            files |= drawn.result()
     return [write_bytes(path, content) for path, content in files.items()]
+
+
+def _files(paper: Paper, name: str) -> dict[Path, bytes]:
+    """What the files of a figure say."""
+    paths = figures.pictures(paper.name, name, paper.root)
+    drawn = pictures(paper, name, figures.stored(paper, name), *(path.suffix[1:] for path in paths))
+    return dict(zip(paths, drawn, strict=True))
 
 
 def pictures(paper: Paper, name: str, points: list[Spread] | list[Panel], *kinds: str) -> list[bytes]:

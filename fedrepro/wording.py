@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fedrepro.curves import percent
 from fedrepro.schema import Claim, Final, FirstRound, Gap, Growth, Last, Median, Oscillation, Rounds, Share
 from fedrepro.schema import words as cell_words
@@ -31,16 +33,16 @@ GAINED = (
 LEVELLED = "Where there is no second cell, the difference is the number of the first, and the margin is a level."
 
 
-def words(claim: Claim) -> str:
+def words(claim: Claim, replaced: Collection[str]) -> str:
     """What is claimed, where, and how it is measured."""
-    return f"“{claim.statement}” ({claim.place}). {measured(claim)}"
+    return f"“{claim.statement}” ({claim.place}). {measured(claim, replaced)}"
 
 
-def measured(claim: Claim) -> str:
-    """How a claim is measured."""
+def measured(claim: Claim, replaced: Collection[str]) -> str:
+    """How a claim is measured; `replaced`: the metrics in whose place the records have others."""
     quantity = claim.quantity
     metric = getattr(quantity, "metric", "")
-    name = metric.replace("_", " ")
+    name = f"{'stand-in for the ' * (metric in replaced)}{metric.replace('_', ' ')}"
     unit = " rounds" if isinstance(quantity, Rounds | FirstRound) else " points" if percent(metric) else ""
     how = "rounds trained"
     if isinstance(quantity, Final):

@@ -49,11 +49,11 @@ def found(paper: Paper) -> tuple[list[Claim], list[str]]:
     readings = quantities.stored(paper)
     evidence = claims.weigh(paper, readings)
     sheet, verdicts = claims.sheet(paper, readings, evidence), claims.verdicts(evidence)
-    drawn = []
+    drawn, replaced = [], wording.substitutes(paper)
     for name, claim in paper.spec.claims.items():
         own = [(each, row) for each, row in zip(evidence, sheet.rows, strict=True) if each.claim == name]
         pairs = own if claim.published is None else own[:-1]  # behind them stands their count
-        said = (claim.statement, claim.place, wording.measured(claim), verdicts[name])
+        said = (claim.statement, claim.place, wording.measured(claim, replaced), verdicts[name])
         tally = dict(Counter(each.verdict for each, _ in pairs))
         runs = [_runs(paper, *each) for each in zip_longest((row for row, _ in own), paper.comparisons(name))]
         drawn.append(Claim(f"{paper.name}.claim.{name}", name, *said, tally, _rows(own, runs, sheet.notes)))
