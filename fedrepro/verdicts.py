@@ -156,7 +156,7 @@ def show(report: Report, every: bool = False) -> Group:
     parts: list[Table | Text] = []
     for paper in report.counts:
         counts = report.statuses(paper)
-        said = f"{sum(counts.values())} cells: {_tally(counts) or 'none'}"
+        said = f"{sum(counts.values())} cells: {_tally(counts)}" if any(counts.values()) else "no tables"
         verdicts = _tally(Counter(report.claims.get(paper, {}).values()))
         parts.append(Text(f"{paper}: {said}{f'; claims: {verdicts}' if verdicts else ''}", style="bold"))
         cells = [cell for cell in report.cells if cell.paper == paper and cell.reason]

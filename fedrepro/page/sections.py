@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from fedrepro import layout, tables
 from fedrepro.page import evidence, grids, pictures, protocol, protocol_path, reasons
@@ -81,6 +83,8 @@ def section(paper: Paper) -> Section:
     every = [result for own in results.values() for result in own]
     claims, judged = evidence.found(paper)
     path = protocol_path(paper.name, paper.root)
+    with ThreadPoolExecutor() as pool:  # most of the page's time is in their compression
+        sheets = list(pool.map(partial(pictures.sample_sheet, paper), paper.sheets))
     return Section(
         name=paper.name,
         title=paper.spec.title,
@@ -89,7 +93,7 @@ def section(paper: Paper) -> Section:
         gap=gap(every),
         tables=[_table(paper, name, own) for name, own in results.items()],
         figures=[pictures.figure(paper, name) for name in paper.figures],
-        sheets=[pictures.sample_sheet(paper, name) for name in paper.sheets],
+        sheets=sheets,
         claims=claims,
         judged=judged,
         deviations=reasons.deviations(paper, every),
