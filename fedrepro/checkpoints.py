@@ -25,22 +25,22 @@ class Checkpoints:
     def __init__(self, folder: Path, identity: dict, say: Callable[[str], None]):
         self.folder, self.identity, self.say = folder, identity, say
 
-    def save(self, training: Training, started: str) -> None:
-        """Write a checkpoint and remove all but the newest two."""
+    def save(self, training: Training, began: dict) -> None:
+        """Write a checkpoint and remove all but the newest two; `began` is what `resume` returns."""
         tensors, notes = training.snapshot()
         # Copies, since a buffer's newest entry may be the predictor itself, and safetensors takes no shared memory.
         whole = {name: leaf.clone(memory_format=torch.contiguous_format) for name, leaf in tensors.items()}
         content = safetensors.torch.save(whole)
         name = f"round-{training.round:08d}"
         write_bytes(self.folder / f"{name}.safetensors", content)
-        proof = {"identity": self.identity, "started": started, "sha256": hashlib.sha256(content).hexdigest()}
+        proof = {"identity": self.identity, "began": began, "sha256": hashlib.sha256(content).hexdigest()}
         write_text(self.folder / f"{name}.json", json.dumps(proof | notes))
         for old in self.proofs()[:-2]:
             old.unlink()
             old.with_suffix(".safetensors").unlink(missing_ok=True)
 
-    def resume(self, training: Training) -> str | None:
-        """Bring the training to the newest checkpoint that is whole; returns when it was started, None without any.
+    def resume(self, training: Training) -> dict | None:
+        """Bring the training to the newest checkpoint that is whole; returns how it began, None without any.
 
         Checkpoints of another configuration, code, data or set of seeds are removed. FedreproError where there are
         checkpoints and none can be read.
@@ -58,7 +58,7 @@ class Checkpoints:
                 return None
             training.restore(tensors, notes)
             self.say(f"resumed after round {training.round}")
-            return notes["started"]
+            return notes["began"]
         if proofs:
             raise FedreproError(f"no checkpoint in {self.folder} can be read: remove that folder to train anew.")
         return None

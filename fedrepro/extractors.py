@@ -107,11 +107,13 @@ def train(source: str, say: Callable[[str], None] = lambda line: None) -> Path:
     """Train the small classifier of a source and write data/extractors/<source>-cnn.{safetensors,json}.
 
     Seeded, a few epochs of Adam on the training images as they are; its accuracy on the test images is in the .json,
-    whose path is returned. Raises UsageError for an unknown source and missing data.
+    whose path is returned. Raises UsageError for an unknown source, one without images and missing data.
     """
     if source not in sources.SOURCES:
         raise unknown("source", source, sources.SOURCES)
     raw, epochs = sources.raw(sources.SOURCES[source]), EPOCHS.get(source, OTHERWISE)
+    if not raw.classes:
+        raise UsageError(f"{source} has no images of classes, which an extractor learns: name a source of images.")
     net = cnn(tuple(images(raw.train_x[:1]).shape[1:]), raw.classes)
     params = trees.stack([net.init(torch_stream(0, 0, 0, "extractor"))])
     rule = optim.adam(LR)

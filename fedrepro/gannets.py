@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +19,8 @@ from fedrepro.errors import UsageError
 from fedrepro.modules import channels_last
 from fedrepro.types import State
 
-Nets = Literal["auto", "dcgan-28", "dcgan-32", "points"]
 MOMENTUM = 0.1
+NOISE = 128  # numbers in z, for images
 
 
 class Generator(NamedTuple):
@@ -53,31 +53,30 @@ class Layer(NamedTuple):
     extra: int = 0
 
 
-def choose(net: Nets, shape: tuple[int, ...]) -> tuple[Generator, Critic]:
-    """The pair of networks by name, "auto" by the shape of the data. UsageError where they do not fit it."""
-    fitting = {(1, 28, 28): "dcgan-28", (3, 32, 32): "dcgan-32"}.get(shape, "points" if len(shape) == 1 else None)
-    if fitting is None:
+def choose(shape: tuple[int, ...]) -> tuple[Generator, Critic]:
+    """The pair of networks for data of a shape. UsageError where there is none."""
+    if len(shape) == 1:
+        return points(shape[0])
+    if shape not in NETS:
         sides = "x".join(map(str, shape))
         raise UsageError(f"no GAN here makes samples of {sides}: take data of 1x28x28, of 3x32x32, or points.")
-    if net not in ("auto", fitting):
-        raise UsageError(f"net={net} does not fit this data: set net={fitting} or leave it out.")
-    return NETS[fitting](shape)
+    return NETS[shape]()
 
 
-def dcgan_28(shape: tuple[int, ...] = (1, 28, 28)) -> tuple[Generator, Critic]:
+def dcgan_28() -> tuple[Generator, Critic]:
     """The networks for MNIST and Fashion-MNIST: 2,274,689 and 388,865 parameters."""
     layers = Layer(32, 3, 2), Layer(64, 3, 2, extra=1), Layer(128, 3, 2), Layer(256, 3, 2)
-    return image_generator(256, 7, (128, 64), shape[0]), image_critic(shape, layers, slope=0.2)
+    return image_generator(256, 7, (128, 64), 1), image_critic((1, 28, 28), layers, slope=0.2)
 
 
-def dcgan_32(shape: tuple[int, ...] = (3, 32, 32)) -> tuple[Generator, Critic]:
+def dcgan_32() -> tuple[Generator, Critic]:
     """The networks for CINIC-10: 3,812,355 and 932,161 parameters."""
     layers = Layer(64, 3, 1), Layer(64, 4, 2), Layer(128, 3, 1), Layer(128, 4, 2), Layer(256, 4, 2)
-    return image_generator(512, 4, (256, 128, 64), shape[0]), image_critic(shape, layers, slope=0.1)
+    return image_generator(512, 4, (256, 128, 64), 3), image_critic((3, 32, 32), layers, slope=0.1)
 
 
-def points(shape: tuple[int, ...]) -> tuple[Generator, Critic]:
-    """The perceptrons for mixtures of Gaussians, a choice of ours: z in R^2, two hidden layers of 64."""
+def points(size: int) -> tuple[Generator, Critic]:
+    """The perceptrons for mixtures of Gaussians in R^size, a choice of ours: z in R^2, two hidden layers of 64."""
     names, running = ("fc1", "fc2", "fc3"), dict
 
     def generate(params: State, stats: State, z: Tensor, train: bool) -> tuple[Tensor, State]:
@@ -96,17 +95,16 @@ def points(shape: tuple[int, ...]) -> tuple[Generator, Critic]:
         sizes = dict(zip(names, pairwise(widths), strict=True))
         return lambda generator: {name: drawn((o, i), i, o, o, generator) for name, (i, o) in sizes.items()}
 
-    return Generator(init(2, 64, 64, shape[0]), running, generate, 2), Critic(init(shape[0], 64, 64, 1), judge)
+    return Generator(init(2, 64, 64, size), running, generate, 2), Critic(init(size, 64, 64, 1), judge)
 
 
-NETS: dict[str, Callable[[tuple[int, ...]], tuple[Generator, Critic]]] = {
-    "dcgan-28": dcgan_28,
-    "dcgan-32": dcgan_32,
-    "points": points,
+NETS: dict[tuple[int, ...], Callable[[], tuple[Generator, Critic]]] = {
+    (1, 28, 28): dcgan_28,
+    (3, 32, 32): dcgan_32,
 }
 
 
-def image_generator(first: int, side: int, widths: tuple[int, ...], channels: int, noise: int = 128) -> Generator:
+def image_generator(first: int, side: int, widths: tuple[int, ...], channels: int) -> Generator:
     """A linear layer to first x side x side and ReLU; 4x4 deconvolutions with stride 2 to each of `widths`, each with
     batch norm and ReLU; a 3x3 deconvolution to `channels` and tanh.
 
@@ -115,7 +113,7 @@ def image_generator(first: int, side: int, widths: tuple[int, ...], channels: in
     steps = [*pairwise((first, *widths))]
 
     def init(generator: torch.Generator) -> State:
-        params = {"fc": drawn((first * side**2, noise), noise, first * side**2, first * side**2, generator)}
+        params = {"fc": drawn((first * side**2, NOISE), NOISE, first * side**2, first * side**2, generator)}
         for i, (inner, outer) in enumerate(steps, 1):
             params[f"deconv{i}"] = drawn((inner, outer, 4, 4), 16 * inner, 16 * outer, outer, generator)
             params[f"norm{i}"] = {"weight": torch.ones(outer), "bias": torch.zeros(outer)}
@@ -137,7 +135,7 @@ def image_generator(first: int, side: int, widths: tuple[int, ...], channels: in
         last = params["last"]
         return widened(F.conv_transpose2d(h, last["weight"], last["bias"], padding=1)).tanh(), seen
 
-    return Generator(init, running, apply, noise)
+    return Generator(init, running, apply, NOISE)
 
 
 def batch_norm(params: State, stats: State, x: Tensor, train: bool) -> tuple[Tensor, State]:

@@ -238,23 +238,23 @@ class Paper:
 
     def stage(self, run: str) -> str:
         """The pipeline stage that trains a run, as DVC is asked for it."""
-        return f"papers/{self.name}/{self._draft(run, None).group}/dvc.yaml:train-{run}"
+        return f"papers/{self.name}/{self._draft(run).group}/dvc.yaml:train-{run}"
 
-    def pilot(self, run: str, budget: str | None = None) -> Pilot:
+    def pilot(self, run: str) -> Pilot:
         """How the threshold of `run` is found; UsageError where its stopping rule needs no pilot."""
-        pilot = self._draft(run, budget).pilot
+        pilot = self._draft(run).pilot
         if pilot is None:
             raise UsageError(f"run {run!r} of {self.name} needs no pilot: its spec leaves no threshold open.")
         return pilot
 
-    def pilot_config(self, run: str, budget: str | None = None) -> RunConfig:
+    def pilot_config(self, run: str) -> RunConfig:
         """The configuration of the pilot of `run`; its digest is the entry's `config_digest` in pilots.json."""
-        self.pilot(run, budget)
-        return self._draft(run, budget).pilot_config()
+        self.pilot(run)
+        return self._draft(run).pilot_config()
 
-    def search(self, run: str, budget: str | None = None) -> Search:
+    def search(self, run: str) -> Search:
         """The search of `run`, which may be named after another; UsageError where the run leaves nothing open."""
-        search = self._draft(run, budget).search
+        search = self._draft(run).search
         if search is None:
             raise UsageError(f"run {run!r} of {self.name} needs no search: its spec leaves no hyper-parameter open.")
         return search
@@ -266,7 +266,7 @@ class Paper:
 
     def chosen(self, run: str) -> dict[str, int | float]:
         """What a search chose for a run; empty where there was none to make, or it is still to be made."""
-        return expand.chosen(self._draft(run, None), self.searches)
+        return expand.chosen(self._draft(run), self.searches)
 
     def drafts(self, budget: str | None = None) -> dict[str, Draft]:
         """Every run before its pilot or search: the union of the runs of all cells of tables and figures."""
@@ -312,7 +312,7 @@ class Paper:
     def _remark(self, figure: Figure, cell: Point, budget: str | None = None) -> Remark | None:
         return remark_on(figure.left_out, cell | {"budget": budget or self.budget})
 
-    def _draft(self, run: str, budget: str | None) -> Draft:
+    def _draft(self, run: str, budget: str | None = None) -> Draft:
         drafts = self.drafts(budget)
         if run not in drafts:
             raise unknown(f"run of {self.name}", run, drafts)

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
+import numpy as np
+
 from fedrepro.results import Result
 from fedrepro.schema import Point, Table, words
 
 LEVEL = 0.05
+EXACT = 8  # cells of a column up to which all orders are looked at; of more, as many orders as eight cells have
 JUDGED = (
     "Rankings compare what has a number here. The orders agree if Kendall's tau is so large that at most "
     f"{100 * LEVEL:g}% of all orders have one as large, are reversed if it is as small, and undecided otherwise."
@@ -53,21 +56,28 @@ def rankings(table: Table, results: list[Result]) -> list[Ranking]:
 
 
 def kendall(left: Sequence[float], right: Sequence[float]) -> tuple[float | None, float, float]:
-    """Kendall's tau-b of two lists of numbers (Kendall 1945), and which shares of all orders of the second have at
-    least and at most as large a one; (None, 1, 1) where there is nothing to order.
+    """Kendall's tau-b of two lists of numbers (Kendall 1945), and which shares of all orders of the second (of more
+    than EXACT numbers, of orders drawn at random) have at least and at most as large a one; (None, 1, 1) where there is
+    nothing to order.
     """
-    pairs = list(itertools.combinations(range(len(left)), 2))
-
-    def concordance(numbers: Sequence[float]) -> int:
-        return sum(_sign(left[i] - left[j]) * _sign(numbers[i] - numbers[j]) for i, j in pairs)
-
-    untied = [sum(each[i] != each[j] for i, j in pairs) for each in (left, right)]
+    i, j = np.triu_indices(len(left), 1)
+    signs = [np.sign(np.take(each, i) - np.take(each, j)).astype(int) for each in (left, right)]
+    untied = [np.count_nonzero(each) for each in signs]
     if not all(untied):
         return None, 1.0, 1.0
-    found = concordance(right)
-    every = [concordance(order) for order in itertools.permutations(right)]
-    above, below = (sum(map(beats, every)) / len(every) for beats in (found.__le__, found.__ge__))
-    return found / math.sqrt(untied[0] * untied[1]), above, below
+    found = signs[0] @ signs[1]
+    orders = np.asarray(right)[_orders(len(right))]
+    every = np.sign(orders[:, i] - orders[:, j]).astype(int) @ signs[0]
+    tau = found / math.sqrt(untied[0] * untied[1])
+    return float(tau), float((every >= found).mean()), float((every <= found).mean())
+
+
+def _orders(count: int) -> np.ndarray:
+    """Orders of `count` places [N, count]: all, or for many places a fixed random choice of them."""
+    if count <= EXACT:
+        return np.array(list(itertools.permutations(range(count))), dtype=int).reshape(-1, count)
+    places = np.tile(np.arange(count), (math.factorial(EXACT), 1))
+    return np.random.default_rng(0).permuted(places, axis=1)
 
 
 def verdict(tau: float | None, above: float, below: float) -> str:
@@ -98,7 +108,3 @@ def _telling(table: Table, results: list[Result]) -> list[str]:
 
 def _name(facts: Point, telling: list[str]) -> str:
     return words({axis: facts[axis] for axis in telling if axis in facts}) or facts["method"]
-
-
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)

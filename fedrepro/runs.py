@@ -59,8 +59,9 @@ class Place:
     @property
     def state(self) -> Path:
         """The folder of the run's checkpoints, outside everything that a pipeline removes."""
-        name = f"{self.paper}--{self.run}" if self.paper else hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
-        return STATE / name
+        if self.paper:
+            return STATE / f"{self.paper}--{self.run}"
+        return STATE / hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
 
 
 def planned(paper: str, run: str, budget: str, root: Path = Path(".")) -> Place:
@@ -97,11 +98,11 @@ def execute(
             say(f"kept from the earlier record: seeds {', '.join(map(str, kept))}")
         todo = [seed for seed in config.seeds if seed not in kept]
         if todo:
-            training, started = prepare(config, tuple(todo), chosen), now()
+            training, began = prepare(config, tuple(todo), chosen), {"started": now(), "commit": commit()}
             checkpoints = Checkpoints(place.state, {**identity, "seeds": todo}, say)
-            started = checkpoints.resume(training) or started
-            run_through(training, checkpoints, started, watch, every)
-            kept |= {lane.seed: outcome(lane, config, chosen, started) for lane in training.lanes}
+            began = checkpoints.resume(training) or began
+            run_through(training, checkpoints, began, watch, every)
+            kept |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
         record = write_record(config, place, identity, kept)
         Checkpoints(place.state, {}, say).clear()
     return record
@@ -118,11 +119,12 @@ def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> 
 
 def identify(config: RunConfig) -> dict:
     """What a seed's numbers depend on: configuration, code, data and what judges images, each as a digest."""
+    data = describe(config.dataset)["fingerprint"]  # first, since it knows what datasets there are
     found = extractor(config)
     return {
         "digest": config.digest(),
         "code": lineage.code_digest(config.method),
-        "data": describe(config.dataset)["fingerprint"],
+        "data": data,
         **({"extractor": found.sha256} if found else {}),
     }
 
@@ -168,18 +170,18 @@ def locked(place: Place) -> Iterator[None]:
         lock.release()
 
 
-def run_through(training: Training, checkpoints: Checkpoints, started: str, watch: Callable, every: float) -> None:
+def run_through(training: Training, checkpoints: Checkpoints, began: dict, watch: Callable, every: float) -> None:
     """Play all rounds, with a checkpoint when one is due and when a signal asks to stop."""
     with signals() as asked:
         saved, wait = time.monotonic(), every
         for _ in training:
             watch(training)
             if asked and training.running:
-                checkpoints.save(training, started)
+                checkpoints.save(training, began)
                 raise Interrupted(f"stopped after round {training.round}; the same command goes on from there.")
             due = time.monotonic()
             if training.running and due - saved >= wait:
-                checkpoints.save(training, started)
+                checkpoints.save(training, began)
                 saved = time.monotonic()
                 wait = max(every, WRITING * (saved - due)) if every else 0.0
 
@@ -210,7 +212,7 @@ def die_with_parent() -> None:
 def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...] | None, shown: str | None) -> dict[int, dict]:
     """Results of wanted seeds (None: all) in an earlier record with the same identity: {seed: entry and curve}.
 
-    `shown`: the file of samples, which must be that of the record, too.
+    `shown`: the file of samples, which must be that of the record, too, and of a seed that is still wanted.
     """
     try:
         record = json.loads(place.record.read_text(encoding="utf-8"))
@@ -229,10 +231,12 @@ def kept_seeds(place: Place, identity: dict, seeds: tuple[int, ...] | None, show
     if not (same and whole):
         return {}
     wanted = found if seeds is None else found.keys() & set(seeds)
+    if shown and first_shown(found) not in wanted:
+        return {}
     return {seed: {"entry": found[seed], "curve": curves[seed], "facts": facts[str(seed)]} for seed in wanted}
 
 
-def outcome(lane: Lane, config: RunConfig, device: torch.device, started: str) -> dict:
+def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) -> dict:
     """What a finished lane leaves: its entry in the record, its curve and its data's facts."""
     entry = {
         "status": lane.status,
@@ -241,13 +245,13 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, started: str) -
         "shifted": {shift: found for shift, found in lane.crossed.items() if shift != "+0"},
         "rejected": lane.rejected,
         "seconds": round(lane.seconds, 3),
-        "provenance": provenance(config, device, started),
+        "provenance": provenance(config, device, began),
     }
     return {"entry": entry, "curve": lane.curve, "facts": lane.data.facts, "samples": lane.samples}
 
 
-def provenance(config: RunConfig, device: torch.device, started: str) -> dict:
-    """How, with what and when a seed was trained."""
+def provenance(config: RunConfig, device: torch.device, began: dict) -> dict:
+    """How, with what and when a seed was trained; `began`: when training started, and the commit then."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
     return {
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -256,9 +260,8 @@ def provenance(config: RunConfig, device: torch.device, started: str) -> dict:
         "threads": torch.get_num_threads(),
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "precision": config.precision,
-        "started": started,
+        **began,
         "finished": now(),
-        "commit": commit(),
     }
 
 
@@ -287,14 +290,19 @@ def write_record(config: RunConfig, place: Place, identity: dict, results: dict[
 
 
 def write_samples(config: RunConfig, place: Place, results: dict[int, dict]) -> dict[str, str]:
-    """Write the samples of the first seed that did not diverge, unless it was kept with them; the record's entry."""
+    """Write the samples of one seed, unless it was kept with them; the record's entry."""
     shown = lineage.samples(config.method, config.dataset)
     if shown is None:
         return {}
-    first = min(results, key=lambda seed: (results[seed]["entry"]["status"] == "diverged", seed))
+    first = first_shown({seed: result["entry"] for seed, result in results.items()})
     if content := results[first].get("samples"):
         write_bytes(place.folder / shown, content)
     return {"samples": file_digest(place.folder / shown)}
+
+
+def first_shown(entries: dict[int, dict]) -> int:
+    """The seed whose samples a run shows: the first that did not diverge, else the first."""
+    return min(entries, key=lambda seed: (entries[seed]["status"] == "diverged", seed))
 
 
 def now() -> str:
@@ -303,9 +311,18 @@ def now() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the sources, with "+" where the tree differs from it; None outside git."""
+    """The commit of this package's sources, with "+" where they differ from it; None where they are not in git."""
+    asked = ["ls-files", "."], ["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "."]
     try:
-        described = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
-        return subprocess.run(described, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        tracked, head, changed = map(_git, asked)
     except (OSError, subprocess.SubprocessError):
         return None
+    return head + "+" * bool(changed) if tracked else None
+
+
+def _git(words: list[str]) -> str:
+    """What git says in the folder of this package."""
+    done = subprocess.run(
+        ["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout.strip()

@@ -59,19 +59,44 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
 
 
 def adhoc(config: RunConfig, out: Path | None = None) -> Place:
-    """Where an ad hoc run goes. UsageError where `out` holds a record of other settings, which would be lost."""
+    """Where an ad hoc run goes. UsageError where `out` holds the record of another run, which would be lost."""
     place = Place(out or ADHOC / f"{config.method}-{config.digest()[:8]}")
     try:
-        other = json.loads(place.record.read_text(encoding="utf-8"))["digest"] != config.digest()
+        record = json.loads(place.record.read_text(encoding="utf-8"))
+        other, planned_run = record["digest"] != config.digest(), record["run"]
     except (OSError, ValueError, KeyError, TypeError):
-        other = False  # no record, or one that is no use to anybody
+        return place  # no record, or one that is no use to anybody
+    if planned_run is not None:
+        raise UsageError(f"{place.folder} holds the record of the planned run {planned_run}: choose another --out.")
     if other:
         raise UsageError(f"{place.folder} holds the record of a run with other settings: choose another --out.")
     return place
 
 
 def changed(config: RunConfig, request: Request) -> RunConfig:
-    """The configuration with the changes that the request asks for, one after another."""
+    """The configuration with the changes that the request asks for."""
+    settings = config.model_dump(mode="json")
+    typed: dict[str, tuple[str, Any]] = {}  # what was typed for a key: the option and its value
+    for option, key, value in _asked(request):
+        group, name = _place(settings, option, key)
+        typed[f"{group}.{name}" if group else name] = option, value
+        if not group:
+            settings[name] = None if name == "stop" and value == "none" else value
+        elif isinstance(settings[group] or {}, dict):
+            settings[group] = (settings[group] or {}) | {name: value}
+        else:
+            break  # the group itself was given as something else, which is refused below
+    try:
+        config = RunConfig.model_validate_json(json.dumps(settings), strict=True)
+    except ValidationError as error:
+        raise UsageError(_fault(error, typed)) from error
+    if len(set(config.seeds)) < len(config.seeds):
+        raise UsageError("--seeds names a seed twice: leave one out.")
+    return config
+
+
+def _asked(request: Request) -> list[tuple[str, str, Any]]:
+    """The changes that a request asks for: the option as typed, its key, and the value."""
     given = {"method": request.method, "dataset": request.dataset, "precision": request.precision}
     pairs = [(f"--{key}", key, value) for key, value in given.items() if value is not None]
     if request.seeds is not None:
@@ -81,11 +106,7 @@ def changed(config: RunConfig, request: Request) -> RunConfig:
         if not (key and sign):
             raise UsageError(f"--set takes key=value, such as rounds=50, and not {text!r}.")
         pairs.append((f"--set {key}", key, _value(value)))
-    for option, key, value in pairs:
-        config = _with(config, option, key, value)
-    if len(set(config.seeds)) < len(config.seeds):
-        raise UsageError("--seeds names a seed twice: leave one out.")
-    return config
+    return pairs
 
 
 def seeds(text: str) -> list[int]:
@@ -144,11 +165,11 @@ def _value(text: str) -> Any:
     return value
 
 
-def _with(config: RunConfig, option: str, key: str, value: Any) -> RunConfig:
-    """The configuration with one key changed; the option is what the user typed."""
+def _place(settings: dict[str, Any], option: str, key: str) -> tuple[str, str]:
+    """The group ("" of the run's own) and name of a key, which may be typed without its group."""
     if key in OPTIONS and option.startswith("--set"):
         raise UsageError(f"{key} has an option of its own: use --{key} in place of {option}.")
-    groups = _groups(config)
+    groups = _groups(settings["method"], settings["dataset"])
     group, _, name = key.rpartition(".")
     if not group and key not in RunConfig.model_fields:
         group = "data" if key in groups["data"] and key not in groups["hyper"] else "hyper"
@@ -156,30 +177,32 @@ def _with(config: RunConfig, option: str, key: str, value: Any) -> RunConfig:
         dotted = {f"{each}.{name}" for each in groups for name in groups[each]}
         bare = {*RunConfig.model_fields, *groups["hyper"], *groups["data"]}
         raise unknown("setting", key, dotted if "." in key else bare)
-    settings = config.model_dump(mode="json")
-    if group:
-        settings[group] = (settings[group] or {}) | {name: value}
-    else:
-        settings[key] = None if key == "stop" and value == "none" else value
-    try:
-        return RunConfig.model_validate_json(json.dumps(settings), strict=True)
-    except ValidationError as error:
-        raise UsageError(f"{option} cannot be {json.dumps(value)}: {_reason(error)}.") from error
+    return group, name
 
 
-def _groups(config: RunConfig) -> dict[str, Iterable[str]]:
+def _groups(method: str, dataset: str) -> dict[str, Iterable[str]]:
     """The keys that may stand after a dot."""
     return {
         "stop": Stop.model_fields,
         "watch": Watch.model_fields,
-        "hyper": methods.find(config.method).hyper if config.method else (),
-        "data": data.parameters(config.dataset),
+        "hyper": methods.find(method).hyper if method else (),
+        "data": data.parameters(dataset),
     }
 
 
-def _reason(error: ValidationError) -> str:
-    """What a value must be; a value of a method or dataset may be of several types, and then all of them fail."""
-    first, *more = error.errors()
-    if more:
-        return "it must be a number, a word, true or false, or a list of numbers or of words"
-    return first["msg"][0].lower() + first["msg"][1:]
+def _fault(error: ValidationError, typed: dict[str, tuple[str, Any]]) -> str:
+    """The first thing that is wrong, by what was typed; a value of a method or dataset fails as each type that it may
+    have.
+    """
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"]]
+    if first["type"] == "missing":
+        missing, option = ".".join(place), [typed[key][0] for key in typed if key.startswith(place[0])][-1]
+        return f"{option} needs {missing}, too: add --set {missing}=VALUE."
+    key = next(key for key in (".".join(place[:2]), place[0]) if key in typed)
+    if key.startswith(("hyper.", "data.")):
+        reason = "it must be a number, a word, true or false, or a list of numbers or of words"
+    else:
+        reason = ": ".join([*place[1 + key.count(".") :], first["msg"][0].lower() + first["msg"][1:]])
+    option, value = typed[key]
+    return f"{option} cannot be {json.dumps(value)}: {reason}."

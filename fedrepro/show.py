@@ -32,7 +32,9 @@ def outcome(record: dict) -> Table:
     for seed, entry in record["seeds"].items():
         values = (number(metric, entry["metrics"].get(metric)) for metric in metrics)
         rows.append((seed, Text(entry["status"], style=ENDINGS[entry["status"]]), str(entry["rounds"]), *values))
-    columns = {metric: [entry["metrics"][metric] for entry in entries if entry["metrics"]] for metric in metrics}
+    columns = {
+        metric: [entry["metrics"][metric] for entry in entries if metric in entry["metrics"]] for metric in metrics
+    }
     last = [
         (name, "", "", *(number(metric, reduce(values)) for metric, values in columns.items()))
         for name, reduce in ((("mean", fmean), ("spread", pstdev)) if metrics else ())

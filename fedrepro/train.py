@@ -164,42 +164,47 @@ class Training:
         tested = None
         if last or (lane.stopped and not followed) or self.round % self.config.watch.test_every == 0:
             tested = lane.judge.tests(self.method, trees.one(self.state, row))
-            if self.method.generate and not np.isfinite(list(tested.values())).all():
-                return "diverged"
+            if not finite(tested):
+                return "stopped" if followed else "diverged"
             for metric, value in tested.items():
                 lane.record(self.round, metric, value)
         if lane.stopped:
             return "stopped" if last or lost or self._followed(lane) else None
         if last:
             lane.metrics = self._metrics(row, tested)
+            if not finite(lane.metrics):
+                return "diverged"
             lane.samples = lane.judge.samples(self.method, trees.one(self.state, row))
             return "cap" if self.config.stop else "finished"
         return None
 
     def _follow(self, lane: Lane, row: int, lost: bool) -> bool:
-        """Look at a classifier on the watched rows; returns whether its loss is finite."""
+        """Look at a classifier on the watched rows; returns whether what it shows there, and reports, is finite."""
         accuracy, loss = self._look(lane, row)
-        finite = bool(np.isfinite(loss))
         lane.record(self.round, "train_accuracy", accuracy)
         lane.record(self.round, "train_loss", loss)
-        if finite and not lost:
-            self._cross(lane, row, accuracy)
-        return finite
+        return bool(np.isfinite(loss)) and (lost or self._cross(lane, row, accuracy))
 
-    def _cross(self, lane: Lane, row: int, accuracy: float) -> None:
-        """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift."""
+    def _cross(self, lane: Lane, row: int, accuracy: float) -> bool:
+        """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift.
+
+        Returns whether what a seed that crosses reports is finite.
+        """
         stop = self.config.stop
         if stop is None:
-            return
+            return True
         lane.armed |= accuracy > stop.threshold + stop.margin
         if not lane.armed or self.round < stop.warm_start:
-            return
+            return True
         below = [f"{shift:+g}" for shift in (0, *stop.shifts) if accuracy < stop.threshold + shift]
         if new := [shift for shift in below if shift not in lane.crossed]:
             metrics = self._metrics(row)
+            if not finite(metrics):
+                return False
             lane.crossed |= {shift: {"rounds": self.round, **metrics} for shift in new}
             if "+0" in new:
                 lane.metrics = metrics
+        return True
 
     def _followed(self, lane: Lane) -> bool:
         """Whether a stopped seed has nothing more to show."""
@@ -263,6 +268,11 @@ class Training:
             lane.feeder.cursors[:] = tensors[f"cursors.{lane.seed}"].numpy()
             if f"kept.{lane.seed}" in tensors:
                 lane.kept = tensors[f"kept.{lane.seed}"].to(self.device, copy=True)
+
+
+def finite(metrics: dict[str, float]) -> bool:
+    """Whether all are numbers; one that is not says that training diverged."""
+    return bool(np.isfinite(list(metrics.values())).all())
 
 
 def without_rejected(old: State, new: State, clients: Tensor, accepted: Tensor) -> State:

@@ -68,6 +68,9 @@ def written():
         (["--set", "rounds=true"], "--set rounds cannot be true: input should be a valid integer."),
         (["--set", "rounds=0"], "--set rounds cannot be 0: input should be greater than or equal to 1."),
         (["--set", "stop.threshold=60"], "--set stop.threshold cannot be 60: input should be less than or equal to 1."),
+        (["--set", "stop=none", "--set", "stop.margin=0.1"], "--set stop.margin needs stop.threshold, too: add --set"),
+        (["--set", 'stop={"threshold":2,"warm_start":1}'], "1}: threshold: input should be less than or equal to 1."),
+        (["--set", "stop=5", "--set", "stop.margin=0.1"], "--set stop cannot be 5: "),
         (["--set", "lr=fast"], "hyper-parameter 'lr' of f-irm cannot be 'fast': input should be a valid number."),
         (["--set", "lr=true"], "hyper-parameter 'lr' of f-irm cannot be True: input should be a valid number."),
         (["--set", "lr=-1"], "hyper-parameter 'lr' of f-irm cannot be -1: input should be greater than 0."),
@@ -93,6 +96,31 @@ def written():
 def test_what_does_not_exist_or_fit(arguments, message):
     refused(fedrepro(*TRAIN, *arguments), 2, message)
     assert written() == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--method", "f2u", "--dataset", "nosuch"], "unknown dataset 'nosuch'"),
+        (["train", "--method", "fedprox", "--dataset", "mixture-2d"], "is for images, and these are points of 2"),
+        (
+            ["train", "--method", "afl", "--dataset", "mixture-2d", "--set", "net=resnet18"],
+            "net=resnet18 is for images",
+        ),
+        (["extractor", "drawn"], "drawn has no images of classes"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_method_or_command_that_the_data_do_not_fit(arguments, message):
+    refused(fedrepro(*arguments), 2, message)
+    assert written() == {}
+
+
+def test_settings_of_a_group_stand_in_any_order():
+    sets = ("stop.margin=0.1", "stop.threshold=0.6")
+    for order in (sets, sets[::-1]):
+        config, _ = resolve(Request(method="fedavg", dataset="digits", sets=order))
+        assert (config.stop.margin, config.stop.threshold) == (0.1, 0.6)
 
 
 @pytest.mark.parametrize("arguments", [["--nope"], ["--seeds"], ["surplus"]])
@@ -145,7 +173,7 @@ def test_a_damaged_record_is_made_again():
 
 def test_a_data_folder_without_the_data(monkeypatch, folder):
     monkeypatch.setenv("FEDREPRO_DATA_DIR", str(folder))
-    ways = ("set FEDREPRO_DATA_DIR to a folder that holds MNIST/raw", "use `--dataset digits`")
+    ways = ("set FEDREPRO_DATA_DIR to a folder that holds MNIST/raw", "an embedded dataset of `fedrepro data list`")
     refused(fedrepro("train", "--method", "f-irm"), 2, f"FEDREPRO_DATA_DIR is {folder}, which has no MNIST/raw", *ways)
     refused(fedrepro("data", "fetch", "mnist"), 2, *ways)
 
@@ -157,7 +185,7 @@ def test_data_that_cannot_be_downloaded(monkeypatch):
     monkeypatch.setattr(torchvision.datasets, "MNIST", offline)
     refused(
         fedrepro("train", "--method", "f-irm"), 2, "could not be downloaded (no route to host)",
-        "set FEDREPRO_DATA_DIR", "use `--dataset digits`",
+        "set FEDREPRO_DATA_DIR", "an embedded dataset of `fedrepro data list`",
     )  # fmt: skip
 
 

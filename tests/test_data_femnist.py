@@ -234,7 +234,7 @@ def test_changed_files_do_not_fit_their_manifest(home):
 
 def test_missing_data_say_what_is_looked_for_and_where(tmp_path, monkeypatch):
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path))
-    layouts = ("femnist/*.parquet", "writer_id", "femnist/train/*.json", "femnist/test/*.json", "`--dataset digits`")
+    layouts = ("femnist/*.parquet", "writer_id", "femnist/train/*.json", "femnist/test/*.json", "`fedrepro data list`")
     for call in (lambda: data.load("femnist", 0, {}), lambda: data.describe("femnist")):
         refusal(call, f"FEDREPRO_DATA_DIR is {tmp_path}, which has no", *layouts)
     (tmp_path / "femnist/train").mkdir(parents=True)

@@ -85,7 +85,7 @@ def load_toy():
     return data.load("colored-mnist", 0, {})
 
 
-WAYS_OUT = ("FEDREPRO_DATA_DIR", "MNIST/raw", "`--dataset digits`")
+WAYS_OUT = ("FEDREPRO_DATA_DIR", "MNIST/raw", "`fedrepro data list`")
 
 
 # the real and the embedded data
@@ -357,7 +357,7 @@ def test_a_source_without_an_address_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(sources.FOLDER_VARIABLE, raising=False)
     call = lambda: data.load("spurious-cifar10-jpeg", 0, {})  # noqa: E731
-    refusal(call, "no public address", "FEDREPRO_DATA_DIR", "holds cifar10-jpeg", "`--dataset digits`")
+    refusal(call, "no public address", "FEDREPRO_DATA_DIR", "holds cifar10-jpeg", "`fedrepro data list`")
 
 
 # downloading into the cache

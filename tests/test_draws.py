@@ -145,7 +145,8 @@ def test_the_cursors_are_the_whole_state(sizes, size, taken):
     fed = feeder(sizes)
     for round in range(taken):
         fed.draw(Draw(size=size), round)
-    again = Feeder(0, fed.x, fed.y, tuple(sizes), cursors=fed.cursors.copy())
+    again = Feeder(0, fed.x, fed.y, tuple(sizes))
+    again.cursors[:] = fed.cursors
     for round in range(taken, taken + 3):
         left, right = fed.draw(Draw(size=size), round), again.draw(Draw(size=size), round)
         assert all(torch.equal(a, b) for a, b in zip(left, right, strict=True))

@@ -202,6 +202,29 @@ def test_other_settings_are_trained_again(trained, change):
     assert trained == [(0,), (0,)]
 
 
+def test_the_commit_is_that_of_the_sources_wherever_a_run_is_started(folder):
+    head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    assert head.startswith((runs.commit() or "").removesuffix("+"))
+    assert bool(runs.commit()) == bool(head)
+
+
+def test_the_commit_is_marked_where_the_sources_differ_from_it(folder, monkeypatch):
+    git = lambda *words: subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)  # noqa: E731
+    (folder / "package").mkdir()
+    source = folder / "package/runs.py"
+    monkeypatch.setattr(runs, "__file__", str(source))
+    assert runs.commit() is None
+    source.write_text("a = 1\n")
+    git("init", "-q")
+    git("add", "package")
+    git("commit", "-qm", "one")
+    (folder / "results").write_text("new")
+    assert len(runs.commit()) == 12
+    source.write_text("a = 2\n")
+    assert runs.commit()[12:] == "+"
+
+
 # What cannot be run
 
 
@@ -382,6 +405,7 @@ def test_a_resumed_training_goes_on_bit_for_bit(training, variant, same, monkeyp
     def cross(self, lane, row, accuracy):
         if (lane.seed, self.round) == (5, 4):
             lane.crossed["+0"] = {}
+        return True
 
     monkeypatch.setattr(Training, "_cross", cross)  # one seed ends before the second cut
     settings = {"seeds": (3, 5, 8), "hyper": variant[1], "rounds": 9, "watch": {"train_every": 2, "test_every": 4}}

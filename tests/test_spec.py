@@ -137,6 +137,12 @@ MISTAKES = {
     "unknown value": ('["Plain"]', '["Plian"]', "unknown method 'Plian': did you mean 'Plain'"),
     "no method": ('method = ["Plain"]', "", "has no axis 'method'"),
     "rule": ('when = { type = "sequential" }', 'when = { tipe = "x" }', "budgets.paper: unknown axis 'tipe'"),
+    "no table to stop": ('stop = { threshold = "pilot", warm_start = 10 }', "stop = 5", "stop must be a table"),
+    "no table of a pilot": ("pilot = { seed = 1000, rounds = 40,", "pilot = 4\nx = {", "pilot must be a table"),
+    "no word of a group": ("rounds = 100", "rounds = 100\ngroup = 5", "group must be a word"),
+    "no word of a run": ('run = "game"', "run = 5", "run must be a word"),
+    "no table": ("[tables.t1]", "[tables]\nx = 5\n[tables.t1]", "tables.x"),
+    "pilot without a look": ("rounds = 40", "rounds = 10", "rounds must be more than the 10 of warm_start"),
     "no paper budget": ("budgets.paper", "budgets.desk", "no budget 'paper'"),
 }  # fmt: skip
 
@@ -363,7 +369,7 @@ SEARCH_MISTAKES = {
     "base axis": ('base = { type', "base = { tipe", "search.base: unknown axis 'tipe'"),
     "base is not open": ('order = "sequential" }', 'order = "sequential", rate = 1 }',
                          "its search is that of toys-game-sequential, which does not search 'rate'"),
-    "pilot": ('order = "sequential" }', 'order = "sequential" }\nstop = { threshold = "pilot" }',
+    "pilot": ('order = "sequential" }', 'order = "sequential" }\nstop = { threshold = "pilot", warm_start = 0 }',
               "toys-game-sequential: a run cannot have both a pilot and a search"),
 }  # fmt: skip
 

@@ -341,6 +341,16 @@ def test_the_share_of_orders_is_scipy_s_exact_p(n):
             assert share == pytest.approx(p)
 
 
+@pytest.mark.parametrize("n", [8, 9, 30])
+def test_the_share_of_orders_of_many_cells_is_about_scipy_s(n):
+    order = [*range(1, n, 2), *range(0, n, 2)]
+    tau, above, below = rankings.kendall(range(n), order)
+    assert tau == pytest.approx(scipy.stats.kendalltau(range(n), order).statistic)
+    for share, side in ((above, "greater"), (below, "less")):
+        p = scipy.stats.kendalltau(range(n), order, method="exact", alternative=side).pvalue
+        assert share == pytest.approx(p, abs=0 if n == 8 else 0.01, rel=1e-9)  # four deviations of 40,320 draws
+
+
 @pytest.mark.parametrize(
     ("order", "verdict"),
     [

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fedrepro import evaluate, tables
 from fedrepro.errors import FedreproError, UsageError
+from fedrepro.page import reasons
 from fedrepro.results import join, published
 from fedrepro.spec import load_paper
 
@@ -92,8 +93,10 @@ def test_all_seeds_diverged_is_outside_and_never_blank(motley):
     for entry in record["seeds"].values():
         entry |= {"status": "diverged", "metrics": {}}
     made.write(motley.root, "toys-plain", record)
-    result = join(motley, "t1", evaluate.collect(motley, "t1"))[1]
+    declared, result, *_ = join(motley, "t1", evaluate.collect(motley, "t1"))
     assert (result.status, str(result), result.difference) == ("outside", "diverged", None)
+    assert declared.status == "deviation"
+    assert reasons.deviations(motley, [declared])[0].links[0].text.endswith("train accuracy diverged")
 
 
 def test_numbers_of_the_smoke_budget_are_not_compared(tmp_path):

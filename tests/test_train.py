@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedrepro import lift, runs, trees
-from fedrepro.config import Stop
+from fedrepro.config import Stop, Watch
 from fedrepro.errors import UsageError
 from fedrepro.scoring import EVALUATION_ROWS, EVALUATION_VALUES, in_parts, norm, score
 from fedrepro.train import Training
@@ -446,6 +446,28 @@ def test_a_loss_that_is_not_a_number_is_divergence(training, variant):
     assert lane.rejected or not last
 
 
+@pytest.mark.parametrize("last", [True, False])
+def test_test_sets_on_which_the_loss_is_not_a_number_are_divergence(training, last):
+    run = training("fedavg", rounds=6, watch=Watch(test_every=100 if last else 4))
+    for lane in run.lanes:
+        x, y = lane.judge.data.tests["test"]
+        lane.judge.data.tests["test"] = torch.full(x.shape, torch.inf), y
+    for _ in run:
+        pass
+    for lane in run.lanes:
+        assert (lane.status, lane.rounds, lane.metrics) == ("diverged", 6 if last else 4, {})
+        assert all(math.isfinite(value) for _, _, value in lane.curve)
+
+
+def test_a_seed_that_crosses_with_a_loss_that_is_not_a_number_has_diverged(training, made_accuracies):
+    made_accuracies({0: [0.9, 0.2, 0.9, 0.9, 0.9, 0.9]})
+    run = training("fedavg", seeds=(0,), rounds=6, stop=Stop(threshold=0.5, warm_start=0, until=6))
+    x, y = run.lanes[0].judge.data.tests["test"]
+    run.lanes[0].judge.data.tests["test"] = torch.full(x.shape, torch.inf), y
+    assert list(run) == [1, 2]
+    assert (run.lanes[0].status, run.lanes[0].crossed) == ("diverged", {})
+
+
 # Evaluation
 
 
@@ -581,7 +603,7 @@ def test_a_resumed_run_reports_the_same_of_every_domain(training, domains):
     ended(second)
     for lane, resumed in zip(whole.lanes, second.lanes, strict=True):
         assert shown(resumed) == shown(lane)
-        record = runs.outcome(resumed, second.config, second.device, "now")
+        record = runs.outcome(resumed, second.config, second.device, {})
         assert record["entry"]["metrics"] == lane.metrics
         assert {"id_accuracy", "ood_loss", "grad_norm_75", "grad_norm_all", "grad_norm_std"} <= lane.metrics.keys()
 

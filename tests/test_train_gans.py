@@ -259,6 +259,14 @@ def test_seeds_are_kept_with_their_samples(folder, monkeypatch):
     assert trained == [(1,), (0,)]
 
 
+def test_a_planned_run_keeps_no_samples_of_a_seed_that_it_has_no_more(folder):
+    place = runs.planned("toy", "one", "paper")
+    train = lambda seeds: runs.execute(mixture(seeds=seeds), place, device="cpu")  # noqa: E731
+    alone = execute(mixture(seeds=(1,)), "alone")
+    assert train((0, 1))["samples"] != alone["samples"]
+    assert train((1,))["samples"] == alone["samples"]
+
+
 def test_an_interrupted_run_goes_on_to_the_same_bytes(folder):
     whole = execute(mixture(), "whole")
 

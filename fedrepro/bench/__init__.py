@@ -26,18 +26,18 @@ def find(name: str) -> Workload:
     return WORKLOADS[name]
 
 
-def run(work: Workload, *, precision: Precision = "fp32", device: str = "auto", seeds: int = 1) -> dict:
+def run(work: Workload, *, precision: Precision = "fp32", device: str = "auto") -> dict:
     """Play a workload and say how long it took, as one row.
 
-    `round_s` has the seconds of each round, with all its seeds: the broadcast, local training, aggregation and, where
+    `round_s` has the seconds of each round: the broadcast, local training, aggregation and, where
     the workload has one, the test on all test images. `wall_s` is from the start, with data and compiled loops to be
-    loaded. `accuracy` is the first seed's at the last test, a fraction; None where there is no test.
+    loaded. `accuracy` is that of the last test, a fraction; None where there is no test.
     """
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}: there is {' and '.join(PRECISIONS)}.")
     began, chosen = time.perf_counter(), runs.resolve(device)
     lift.keep_freed_memory()
-    training = work.training(tuple(range(seeds)), precision, chosen)
+    training = work.training((0,), precision, chosen)
     spent = list(islice(timed(training), work.rounds))
     row = {
         "workload": work.name,
@@ -64,6 +64,6 @@ def timed(training: Training) -> Iterator[float]:
 
 
 def accuracy(training: Training) -> float | None:
-    """The first seed's accuracy at the last test."""
+    """The accuracy at the last test."""
     tested = [value for _, metric, value in training.lanes[0].curve if metric == "test_accuracy"]
     return tested[-1] if tested else None

@@ -29,12 +29,11 @@ class Feeder:
         x: Tensor,
         y: Tensor,
         sizes: tuple[int, ...],
-        cursors: np.ndarray | None = None,
         augment: Augment | None = None,
     ):
         self.seed, self.x, self.y, self.sizes, self.augment = seed, x, y, sizes, augment
         self.starts = [0, *accumulate(sizes)]
-        self.cursors = np.zeros((len(sizes), 2), dtype=np.int64) if cursors is None else cursors
+        self.cursors = np.zeros((len(sizes), 2), dtype=np.int64)
         self._passes: dict[int, tuple[int, np.ndarray]] = {}
 
     def draw(self, want: Draw, round: int) -> Batch:

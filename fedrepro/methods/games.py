@@ -165,7 +165,7 @@ ORDERS: dict[str, Callable[[Turn], tuple[Turn, ...]]] = {
 }
 
 # How a client answers the sum of its opponents now and in the mean of their past: the prose of section 4.2, Eq. 4 as
-# printed (weights sum to (2n-1)/n; it diverges, see docs/protocol-flgames-2022.md), and the mean of both.
+# printed (weights sum to (2n-1)/n; the loss grows without bound, docs/protocol-flgames-2022.md), and the mean of both.
 RESPONSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "buffer_only": lambda now, past: past,
     "literal": torch.add,

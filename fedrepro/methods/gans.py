@@ -63,7 +63,6 @@ class Game:
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 COMMON: dict[str, tuple[Any, Any]] = {
-    "net": (gannets.Nets, "auto"),
     "loss": (Literal["mse", "bce"], "mse"),
     "spectral": (bool, True),
     "batch": (int, 32),
@@ -74,11 +73,11 @@ COMMON: dict[str, tuple[Any, Any]] = {
 }
 
 
-def adversarial(task: Task, recipe: Recipe, *, net: str, loss: str, spectral: bool, batch: int, **adam) -> Method:
+def adversarial(task: Task, recipe: Recipe, *, loss: str, spectral: bool, batch: int, **adam) -> Method:
     """The method of a recipe; Adam has `lr`, `b1`, `b2` and `eps` for all networks."""
     if min(task.sizes) < batch:
         raise UsageError(f"a client has {min(task.sizes)} samples: set batch to that number or less.")
-    generator, critic = gannets.choose(net, task.shape)
+    generator, critic = gannets.choose(task.shape)
     game = Game(generator, critic, LOSSES[loss], optim.adam(**adam).init, fused.adam(**adam), recipe, spectral)
     cycle = recipe.cycle(task.clients)
     phases = tuple(iteration(game, panels, batch) for panels in cycle)
@@ -130,7 +129,8 @@ def iteration(game: Game, panels: tuple[Panel, ...], size: int) -> Phase:
                 vectors, server, curves = persuade(game, clients, server, judges, z)
                 clients = {**clients, "spectral": vectors}
                 shown.append(curves)
-        means = {name: mean([each[name] for each in shown]) for name in ("loss", *game.recipe.curves)}
+        lost = {name: risks.new_full((), torch.nan) for name in ("loss", *game.recipe.curves)}
+        means = trees.map_tree(lambda *steps: torch.stack(steps).mean(), *shown) if shown else lost
         metrics = {**means, "accepted": accepted, "critic_loss": risks[accepted].mean()}
         return {"clients": clients, "server": server}, metrics
 
@@ -197,11 +197,6 @@ def slopes(loss: Tensor, leaves: State) -> State:
     """The gradient of a scalar by all leaves; zero by those that it does not depend on."""
     found = iter(torch.autograd.grad(loss, [each for _, each in trees.leaves(leaves)], materialize_grads=True))
     return trees.map_tree(lambda _: next(found), leaves)
-
-
-def mean(values: list[Tensor]) -> Tensor:
-    """The mean of scalars; NaN of none."""
-    return torch.stack(values).mean() if values else torch.tensor(torch.nan)
 
 
 def copied(source: State, into: State) -> None:

@@ -36,6 +36,8 @@ NETS: dict[str, Callable[[Task, int], Net]] = {
 
 def choose(task: Task, net: Nets, hidden: int, init: Init) -> Net:
     """The network by name; `hidden` is for "mlp". UsageError where it does not fit the task, or has no such `init`."""
+    if net != "mlp" and len(task.shape) != 3:
+        raise UsageError(f"net={net} is for images, and these are points of {task.shape[0]} numbers: set net=mlp.")
     if init == "scratch":
         return NETS[net](task, hidden)
     if net != "resnet18":

@@ -56,7 +56,8 @@ def _number(paper: Paper, result: Result) -> Link:
     named = {"dataset": result.cell.dataset} | result.cell.facts
     place = words({axis: value for axis, value in named.items() if axis != "metric" and value != "none"})
     place = f"{short(paper.table(result.cell.table).title)}: {place}, {result.cell.metric.replace('_', ' ')}"
-    return Link(f"{place} {signed(result.difference, result.decimals)}", f"#{anchor(result.cell)}")
+    found = "diverged" if result.difference is None else signed(result.difference, result.decimals)
+    return Link(f"{place} {found}", f"#{anchor(result.cell)}")
 
 
 def _add(found: dict[str, Reason], reason: Reason) -> None:

@@ -57,7 +57,11 @@ def first_fault(error: ValidationError) -> str:
     """The first fault of a validation as one sentence, with its place; a key that does not exist goes before all."""
     fault = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     place = ".".join(map(str, fault["loc"]))
-    said = "there is no such key" if fault["type"] == "extra_forbidden" else fault["msg"].lower()
+    said = (
+        "there is no such key"
+        if fault["type"] == "extra_forbidden"
+        else fault["msg"].lower().removeprefix("value error, ")
+    )
     return f"{place}: {said}." if place else f"{said}."
 
 

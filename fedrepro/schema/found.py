@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from typing import Self
+
+from pydantic import BaseModel, Field, model_validator
 
 from fedrepro.config import Stop, Strict, Value
 
@@ -21,6 +23,12 @@ class Pilot(Strict):
     quantiles: tuple[float, float]
     fraction: float = Field(ge=0, le=1)
     rule: Stop
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> Self:
+        if self.rounds <= self.rule.warm_start:
+            raise ValueError(f"rounds must be more than the {self.rule.warm_start} of warm_start, which it leaves out")
+        return self
 
     def stop(self, found: Found) -> Stop:
         """The rule with the threshold that the pilot found.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from fedrepro.config import Strict
 from fedrepro.schema.cells import Point, When
@@ -12,12 +12,26 @@ from fedrepro.schema.claims import Claim
 from fedrepro.schema.figures import Figure, Sheet
 from fedrepro.schema.tables import Read, Table, Tolerance
 
+KINDS: dict[str, tuple[type, str]] = {"group": (str, "a word"), "run": (str, "a word")}
+KINDS |= dict.fromkeys(("stop", "pilot", "search", "hyper", "data"), (dict, "a table"))
+
+
+def _kinds(settings: dict[str, Any]) -> dict[str, Any]:
+    for key, (kind, name) in KINDS.items():
+        if not isinstance(settings.get(key, kind()), kind):
+            raise ValueError(f"{key} must be {name}")
+    return settings
+
+
+# Merged over the axes of a cell, then read as a run's configuration.
+Settings = Annotated[dict[str, Any], AfterValidator(_kinds)]
+
 
 class Rule(Strict):
     """Settings for the cells that `when` selects; an empty `when` selects all."""
 
     when: When = {}
-    settings: dict[str, Any]
+    settings: Settings
 
 
 class Label(Strict):
@@ -52,12 +66,12 @@ class Spec(Strict):
     """
 
     title: str
-    defaults: dict[str, Any] = {}
-    axes: dict[str, dict[str, dict[str, Any]]]
+    defaults: Settings = {}
+    axes: dict[str, dict[str, Settings]]
     budgets: dict[str, Budget]
     tolerance: Tolerance | None = None
     reads: tuple[Read, ...] = ()
-    tables: dict[str, Table]
+    tables: dict[str, Table] = {}
     figures: dict[str, Figure] = {}
     sheets: dict[str, Sheet] = {}
     claims: dict[str, Claim] = {}
@@ -66,5 +80,9 @@ class Spec(Strict):
     @model_validator(mode="before")
     @classmethod
     def _share_tolerance(cls, data: Any) -> Any:
-        shared = {"tolerance": data["tolerance"]} if "tolerance" in data else {}
-        return data | {"tables": {name: shared | table for name, table in data.get("tables", {}).items()}}
+        tables = data.get("tables")
+        if "tolerance" not in data or not isinstance(tables, dict):
+            return data
+        given = {name: table for name, table in tables.items() if isinstance(table, dict)}
+        shared = {name: {"tolerance": data["tolerance"]} | table for name, table in given.items()}
+        return data | {"tables": tables | shared}

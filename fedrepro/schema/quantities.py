@@ -60,7 +60,7 @@ class Rounds(Strict):
 
 
 class Oscillation(Strict):
-    """How much a metric swings from the warm start to round `until`, within `window` rounds: see claims.oscillation."""
+    """How much a metric swings from the warm start to round `until`, within `window` rounds (`oscillation`)."""
 
     kind: Literal["oscillation"]
     metric: str

@@ -116,4 +116,4 @@ def elsewhere(source: Source) -> str:
     """The ways out that always exist."""
     first = Path(source.files[0].path) if source.pinned else Path(source.name, "any")
     held = first if first.parent == Path() else first.parent
-    return f"set {FOLDER_VARIABLE} to a folder that holds {held}, or use `--dataset digits` in training"
+    return f"set {FOLDER_VARIABLE} to a folder that holds {held}, or take an embedded dataset of `fedrepro data list`"
