@@ -155,16 +155,16 @@ def digests() -> None:
 
 @app.command()
 def extractor(
-    source: Annotated[str, typer.Argument(help="A source of images: `fedrepro data list` lists them.")],
+    name: Annotated[str, typer.Argument(help="A source of images (`fedrepro data list` lists them), or inception.")],
 ) -> None:
     """Train the small network that judges the images which a GAN generates, on a source's real ones.
 
-    It goes to data/extractors/. A GAN on a dataset of that source needs it, unless the Inception weights of the papers'
-    FID are in the data folder; `fedrepro show methods` lists the GANs.
+    It goes to data/extractors/. A GAN on a dataset of that source needs it, unless the weights of the papers' FID are
+    at hand, which the name inception downloads into data/cache/; `fedrepro show methods` lists the GANs.
     """
     from fedrepro import extractors
 
-    typer.echo(f"wrote {extractors.train(source, lambda line: typer.echo(line, err=True))}")
+    typer.echo(f"wrote {extractors.make(name, lambda line: typer.echo(line, err=True))}")
 
 
 @app.command()

@@ -150,6 +150,13 @@ def records() -> Findings:
 
 def judges() -> Findings:
     """The networks that generated images are judged by."""
+    try:
+        found = extractors.inception()
+    except FedreproError as error:
+        yield Finding("extractor inception", "wrong", str(error))
+    else:
+        absent = "not at hand, so that no distance is a FID: `fedrepro extractor inception` downloads it"
+        yield Finding("extractor inception", "fine" if found else "note", "whole" if found else absent)
     for said in sorted(extractors.FOLDER.glob("*-cnn.json")):
         source = said.stem.removesuffix("-cnn")
         try:

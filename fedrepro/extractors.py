@@ -12,6 +12,7 @@ import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
@@ -70,12 +71,12 @@ def find(source: str, wanted: str = "auto") -> Found:
 
     Raises UsageError where it is missing or not what its name or its .json says.
     """
-    if wanted != "cnn" and (weights := _weights()):
+    if wanted != "cnn" and (weights := inception()):
         return weights
     if wanted == "inception":
         raise UsageError(
-            f"there is no {WEIGHTS} in {sources.folder()}: put the file of pytorch-fid's releases there, "
-            "or leave watch.extractor at auto."
+            f"there is no {WEIGHTS} in {sources.folder()}: run `fedrepro extractor inception` to download it, "
+            "put it there, or leave watch.extractor at auto."
         )
     return _cnn(source)
 
@@ -83,6 +84,49 @@ def find(source: str, wanted: str = "auto") -> Found:
 def classifier(source: str) -> Found | None:
     """The small classifier of a source, if it is there; it says of what class an image is."""
     return _cnn(source) if paths(source)[1].exists() else None
+
+
+def inception() -> Found | None:
+    """The Inception network, if its weights are in the data folder or the cache; UsageError for another file there."""
+    for path in (folder / WEIGHTS for folder in (sources.folder(), sources.CACHE)):
+        if path.is_file():
+            sha256 = file_digest(path)
+            if not sha256.startswith(_checksum()):
+                raise UsageError(f"{path} has the wrong checksum: put the file of pytorch-fid's releases there.")
+            return Found("inception", sha256, path)
+    return None
+
+
+def make(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
+    """The extractor by name: "inception" is downloaded, the small classifier of a source trained. The file written."""
+    return fetch() if name == "inception" else train(name, say)
+
+
+def fetch() -> Path:
+    """Download the Inception weights of pytorch-fid's releases into the cache, where they are not at hand.
+
+    They are verified before they have their name. Raises UsageError where they cannot be had.
+    """
+    from pytorch_fid.inception import FID_WEIGHTS_URL  # slow to import
+
+    if found := inception():
+        return found.path
+    path = sources.CACHE / WEIGHTS
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with sources.quietly():
+            torch.hub.download_url_to_file(FID_WEIGHTS_URL, str(path), hash_prefix=_checksum(), progress=False)
+    except (OSError, RuntimeError, HTTPException) as error:
+        raise UsageError(
+            f"{WEIGHTS} could not be downloaded ({str(error).strip('<>')}): "
+            f"put that file of pytorch-fid's releases into {sources.folder()}."
+        ) from error
+    return path
+
+
+def _checksum() -> str:
+    """How the sha256 of the Inception weights begins."""
+    return Path(WEIGHTS).stem.rpartition("-")[2]
 
 
 def paths(source: str) -> tuple[Path, Path]:
@@ -185,17 +229,6 @@ def _cnn(source: str) -> Found:
     if found != sha256:
         raise UsageError(f"{weights} is not what {said} says it is: restore both from git, or {remedy}.")
     return Found(f"{source.replace('-', '_')}_cnn", sha256, weights)
-
-
-def _weights() -> Found | None:
-    """The weights of the Inception network, if they are in the data folder or the cache."""
-    for path in (folder / WEIGHTS for folder in (sources.folder(), sources.CACHE)):
-        if path.is_file():
-            sha256 = file_digest(path)
-            if not sha256.startswith(path.stem.rpartition("-")[2]):
-                raise UsageError(f"{path} has the wrong checksum: put the file of pytorch-fid's releases there.")
-            return Found("inception", sha256, path)
-    return None
 
 
 def _accuracy(net: Net, params: State, raw: sources.Raw) -> float | None:

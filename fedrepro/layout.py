@@ -79,7 +79,7 @@ def sheet(table: Table, results: list[Result]) -> Sheet:
     columns += [Column(head, "fact") for head in ("seeds", *(["T"] if stops else []), "rounds")]
     over = any(result.cell.read.spread for result in results)
     ranked = rankings(table, results) if results[0].budget.compare else []
-    legend = _legend(table, results[0], stops, bool(moved), over) + _floors(results) + ([JUDGED] if ranked else [])
+    legend = _legend(table, results, stops, bool(moved), over) + _floors(results) + ([JUDGED] if ranked else [])
     drawn = Sheet(_title(table, results), legend, columns, rankings=ranked)
     for _, row in itertools.groupby(results, key=lambda result: result.cell.key[:-1]):
         drawn.rows.append(_row(drawn, table, list(row), keys, stops, moved))
@@ -184,12 +184,13 @@ def _some(values: list[float], seeds: int) -> str:
     return f"{mean(values) or '–'}{f' ({len(values)})' if 0 < len(values) < seeds else ''}"
 
 
-def _legend(table: Table, result: Result, stops: bool, moved: bool, over: bool) -> list[str]:
+def _legend(table: Table, results: list[Result], stops: bool, moved: bool, over: bool) -> list[str]:
+    result = results[0]
     unit = result.published.unit.replace("_", " ") if not result.cell.read.substitute else result.cell.read.metric
     unit = f", in {unit}" if unit else ""
     of = "Mean ± standard deviation (population) over the seeds"
     if result.ranges:
-        grid = "".join(f"{axis.replace('_', ' ')} {', '.join(v)}; " for axis, v in table.grid.items())
+        grid = "".join(f"{axis.replace('_', ' ')} {', '.join(v)}; " for axis, v in _gridded(table, results).items())
         parts = f"the ends of {table.checkpoints} equal parts of training and the seeds"
         of = f"Median (least – largest) over {grid}{parts}"
     legend = [f"{of}{unit}; budget: {result.budget.label}."]
@@ -213,6 +214,12 @@ def _legend(table: Table, result: Result, stops: bool, moved: bool, over: bool) 
         )
     rounds = "Rounds: the checkpoints." if result.ranges else "Rounds trained: mean over the seeds (least–most)."
     return [*legend, rounds]
+
+
+def _gridded(table: Table, results: list[Result]) -> dict[str, list[str]]:
+    """The values of the grid's axes that cells have a run of; of a table of which nothing is run, all."""
+    ran = {point for result in results for point in result.cell.grid}
+    return {axis: [value for value in values if not ran or (axis, value) in ran] for axis, values in table.grid.items()}
 
 
 def _floors(results: list[Result]) -> list[str]:

@@ -36,7 +36,8 @@ from fedrepro.schema import (
 class Cell:
     """The place of one published number, and the runs that fill it: several with a grid, none where `reason` says why.
 
-    `read`: the metric of the record that it is, with the axes filled in. `lacks`: why a part of its grid is not run.
+    `read`: the metric of the record that it is, with the axes filled in. `grid`: the axes and values of the grid that
+    its runs have; `lacks`: why the others are not run.
     """
 
     paper: str
@@ -48,6 +49,7 @@ class Cell:
     runs: tuple[str, ...]
     reason: str
     read: Read = field(hash=False)
+    grid: tuple[tuple[str, str], ...] = ()
     lacks: tuple[str, ...] = ()
 
     @property
@@ -325,15 +327,19 @@ class Paper:
 
     def _cell(self, table: str, point: Point, metric: str, budget: str | None) -> Cell:
         variant = ";".join(f"{axis}={value}" for axis, value in point.items() if axis not in FIXED)
-        spec, runs, reasons = self.table(table), [], []
+        spec, runs, grid, reasons = self.table(table), [], {}, {}
         for extra, run in self._places(spec, point):
             facts = {**point, **extra, "metric": metric, "budget": budget or self.budget}
-            remark = remark_on(spec.not_run, facts)
-            (reasons if remark else runs).append(remark.reason if remark else run)
-        reasons = tuple(dict.fromkeys(reasons))
+            if remark := remark_on(spec.not_run, facts):
+                reasons[remark.reason] = None
+            else:
+                runs.append(run)
+                grid |= dict.fromkeys(extra.items())
         place = (self.name, table, point["dataset"], variant, point["method"], metric, tuple(runs))
-        reason, lacks = ("", reasons) if runs else (reasons[0], ())
-        return Cell(*place, reason, self._read(spec, point, metric), lacks)
+        read = self._read(spec, point, metric)
+        if not runs:
+            return Cell(*place, next(iter(reasons)), read)
+        return Cell(*place, "", read, tuple(grid), tuple(reasons))
 
     def _places(self, table: Table, point: Point) -> list[tuple[Point, str]]:
         """The grid behind a cell of a table: its points, each with its run."""

@@ -264,10 +264,16 @@ def _plots(papers: list[Paper]) -> list[dict[str, Any]]:
             }
         }
         for paper in papers
-        if paper.spec.tables
+        if _compares(paper)
     ]
     pictures = [figures.pictures(paper.name, figure)[0] for paper in papers for figure in paper.figures]
     return [*against, *({str(picture): None} for picture in pictures)]
+
+
+def _compares(paper: Paper) -> bool:
+    """Whether any number of a paper is held against its published one, at the budget in use."""
+    cells = (cell for table in paper.spec.tables for cell in paper.cells(table))
+    return paper.spec.budgets[paper.budget].compare and any(cell.runs and not cell.read.substitute for cell in cells)
 
 
 def _digests(papers: list[Paper], methods: set[str], sources: Sources) -> dict[str, Any]:

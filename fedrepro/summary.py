@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fedrepro import claims, quantities, tables
@@ -75,7 +76,7 @@ def _overview(papers: list[Paper], fates: list[Fate], claims: Claims) -> str:
 
 def _paper(paper: Paper, fates: list[Fate], claims: Mapping[str, str]) -> str:
     """A paper's tables with their counts, its claims with their verdicts, and why numbers deviate or are not there."""
-    deviating, absent = (_reasons(paper, fates, status) for status in ("deviation", "not-run"))
+    deviating, absent = _reasons(paper, fates, "deviation"), _reasons(paper, fates, "not-run", _unseen(paper))
     parts = [
         _tables(paper, fates) if fates else "The paper prints no numbers that could be compared.",
         _claims(paper, claims) if claims else "",
@@ -101,17 +102,29 @@ def _claims(paper: Paper, verdicts: Mapping[str, str]) -> str:
     return grid(["claim", "verdict", "what the paper says"], rows, [True, True, True])
 
 
-def _reasons(paper: Paper, fates: list[Fate], status: str) -> str:
-    """The reasons of one status, each with the number of its cells by table."""
+def _reasons(
+    paper: Paper, fates: list[Fate], status: str, beside: Mapping[str, list[str]] = MappingProxyType({})
+) -> str:
+    """The reasons of one status, each with the number of its cells by table, and with other places that have it."""
     found: dict[str, Counter[str]] = {}
     for fate in fates:
         if fate.status == status:
             found.setdefault(fate.reason, Counter())[fate.table] += 1
-    places = {name: table.title.partition(":")[0] for name, table in paper.spec.tables.items()}
-    return "\n".join(
-        f"- {', '.join(f'{places[name]} ({count})' for name, count in tables.items())}: {reason}"
-        for reason, tables in found.items()
-    )
+    titles = {name: table.title.partition(":")[0] for name, table in paper.spec.tables.items()}
+    lines = []
+    for reason in dict.fromkeys((*found, *beside)):
+        counted = [f"{titles[name]} ({count})" for name, count in found.get(reason, Counter()).items()]
+        lines.append(f"- {'; '.join([*counted, *beside.get(reason, [])])}: {reason}")
+    return "\n".join(lines)
+
+
+def _unseen(paper: Paper) -> dict[str, list[str]]:
+    """What figures do not show, by its reason."""
+    found: dict[str, list[str]] = {}
+    for name, figure in paper.spec.figures.items():
+        for reason in paper.left_out(name):
+            found.setdefault(f"{reason}.", []).append(figure.title.replace(": ", ", ", 1))
+    return found
 
 
 def _of(fates: list[Fate], table: str) -> list[Fate]:

@@ -31,9 +31,10 @@ class Verdict:
     """One cell: the printed number, ours, and how the two compare.
 
     `published`, `compared_with` (the same, but where the printed number is mislabelled) and `reproduced` are for a
-    reader, with their spreads. `expected`, `value` and `difference` are numbers in `unit`; None where there is no value
-    or none that is compared. `allowed`: the largest difference within tolerance, or the range of values that are.
-    `reason`: why the cell is not simply within tolerance; empty where it is.
+    reader, with their spreads. `expected` (that of `compared_with`), `value` and `difference` are numbers in `unit`;
+    there is no value without a run, and no difference where the two are not compared. `allowed`: the largest difference
+    within tolerance, or the range of values that are. `reason`: why the cell is not simply within tolerance; empty
+    where it is, or is not compared.
     """
 
     paper: str

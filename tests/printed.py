@@ -120,7 +120,7 @@ def _exists(verb: str, given: dict) -> None:
         if given.get("run"):
             getattr(paper, verb)(given["run"])
     for key in ("name", "dataset", "source"):
-        assert given.get(key) is None or given[key] in {*DATASETS, *sources.SOURCES}
+        assert given.get(key) is None or given[key] in {*DATASETS, *sources.SOURCES, "inception"}
 
 
 ASKED = ("method", "dataset", "paper", "run", "budget", "seeds", "precision", "out")

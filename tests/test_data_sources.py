@@ -502,6 +502,13 @@ def test_committed_manifests_have_the_pins_and_no_address(name):
     assert "://" not in text
 
 
+def test_what_stands_in_on_disk_has_no_address():
+    # The page says so of every run on one (page/provenance.py).
+    stand_ins = [source for source in sources.SOURCES.values() if source.substitute and not source.embedded]
+    assert {source.name for source in stand_ins} == {"cifar10-jpeg", "pacs-112px"}
+    assert [source.name for source in stand_ins if source.download] == []
+
+
 def test_unknown_datasets_are_told_the_closest():
     refusal(lambda: manifests.fetch("minst"), "'minst'", "did you mean 'mnist'")
     refusal(lambda: manifests.verify("digit"), "did you mean 'digits'")

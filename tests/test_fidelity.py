@@ -1,9 +1,12 @@
 """How generated samples are judged: the Frechet distance against closed forms, the extractor, classes and modes."""
 
 import hashlib
+import io
 import json
+from email.message import Message
 from importlib.metadata import version
 from pathlib import Path
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -236,6 +239,39 @@ def test_inception_is_taken_only_where_its_weights_are_there_and_right(inside):
     with pytest.raises(UsageError, match="has the wrong checksum"):
         extractors.find("digits")
     assert extractors.find("digits", "cnn").metric == "fd_digits_cnn"
+
+
+def response(content):
+    """What a server answers: a body, and no headers."""
+    body = io.BytesIO(content)
+    body.info = Message
+    return body
+
+
+def test_its_weights_are_downloaded_once_and_verified(inside, monkeypatch):
+    content = b"the weights"
+    digest = hashlib.sha256(content).hexdigest()
+    asked = []
+    monkeypatch.setattr(extractors, "WEIGHTS", f"pt_inception-2015-12-05-{digest[:8]}.pth")
+    monkeypatch.setattr(torch.hub, "urlopen", lambda request: asked.append(request.full_url) or response(content))
+    for _ in range(2):
+        assert extractors.make("inception").read_bytes() == content
+    assert asked == [inception.FID_WEIGHTS_URL]
+    assert extractors.find("digits", "inception").sha256 == digest
+
+
+def no_route(request):
+    raise URLError("no route to host")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [(lambda request: response(b"other"), "invalid hash value"), (no_route, "no route to host")]
+)
+def test_a_failed_download_of_its_weights_leaves_nothing(inside, monkeypatch, answer, reason):
+    monkeypatch.setattr(torch.hub, "urlopen", answer)
+    with pytest.raises(UsageError, match=rf"could not be downloaded \(.*{reason}.*\): put that file of pytorch-fid's"):
+        extractors.make("inception")
+    assert list(sources.CACHE.iterdir()) == []
 
 
 def test_its_features_are_those_of_the_library_and_grey_is_three_equal_channels(inside, monkeypatch):

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+import statistics
 import webbrowser
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ from PIL import Image
 
 from fedrepro import check, page, report
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.page import build, grids, pictures, protocol
+from fedrepro.page import build, grids, pictures, protocol, provenance
 from fedrepro.page.align import aligned
 from fedrepro.page.links import anchor
 from fedrepro.spec import load_paper, load_papers
@@ -130,7 +131,7 @@ def agrees(read, root, paper, table):
         assert facts["published"].startswith(spread_out(row["published"], row["published_spread"])), name
         assert read.data["cells"][name]["runs"] == [f"{paper}/{run}" for run in runs]
         commands = [read.data["runs"][run]["command"] for run in read.data["cells"][name]["runs"]]
-        assert commands == [f"fedrepro train --paper {paper} --run {run}" for run in runs]
+        assert commands == [f"fedrepro train --paper {paper} --run {run} --out build/{run}" for run in runs]
     return True
 
 
@@ -168,6 +169,14 @@ def test_a_run_is_there_once_with_what_its_record_says(toy, read):
     assert facts["trained"] == "2024-01-01 00:00:00Z to 2024-01-01 00:00:01Z"
     for address in (shown["record"], shown["curves"]):
         assert (toy.root / "reports" / address).exists()
+
+
+def test_a_commit_with_changes_and_files_without_an_address_are_said():
+    assert provenance._commit("0123456789ab+") == "0123456789ab, with changes"
+    files, none = {"substitute": "pacs (112 px)", "files": {"a": "f00d"}}, {"substitute": "digits", "files": {}}
+    assert "no public address, README.md says under Data" in provenance._substitute(files)
+    assert provenance._substitute(none) == "digits"
+    assert provenance._substitute({"substitute": None, "files": {"a": "f00d"}}) == ""
 
 
 def test_what_comes_from_files_is_shown_and_not_obeyed(read):
@@ -337,6 +346,32 @@ def test_the_committed_page_has_every_published_number_as_the_tables_have_it(com
     for paper in load_papers(ROOT):
         assert all(agrees(committed, ROOT, paper.name, table) for table in paper.spec.tables)
         assert set(paper.spec.tables) <= {name.partition(".")[2] for name in committed.ids}
+
+
+MADE_OF = re.compile(r"(-?[\d.]+) \(")
+
+
+def test_a_number_that_no_record_has_is_made_of_what_is_said(committed):
+    found = Counter()
+    for cell in committed.data["cells"].values():
+        facts = dict(cell["facts"])
+        for how, middle in (("mean of", statistics.fmean), ("median of", statistics.median)):
+            if how in facts:
+                values = [float(number) for number in MADE_OF.findall(facts[how])]
+                shown = facts["reproduced"].split()[0]
+                rounded = 10.0 ** -len(shown.partition(".")[2])
+                assert middle(values) == pytest.approx(float(shown), abs=rounded)
+                found[how] += 1
+    assert found["mean of"] >= 70
+    assert found["median of"] >= 68
+
+
+def test_a_median_of_the_page_is_that_of_the_curves(committed):
+    cell = next(cell for name, cell in committed.data["cells"].items() if name.startswith("f2u-2019.table5"))
+    (run,) = cell["runs"]
+    with (ROOT / "runs" / run / "curves.csv").open(encoding="utf-8") as file:
+        looks = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "fd_mnist_cnn"]
+    assert float(dict(cell["facts"])["reproduced"].split()[0]) == pytest.approx(statistics.median(looks), abs=0.005)
 
 
 def test_the_reproduced_numbers_of_a_column_stand_under_one_another(committed):

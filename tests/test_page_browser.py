@@ -109,7 +109,7 @@ def test_a_number_opens_where_it_comes_from(visit, size):
     dialog = tab.locator("dialog")
     text = dialog.inner_text()
     paper, name = run.split("/")
-    assert f"fedrepro train --paper {paper} --run {name}" in text
+    assert f"fedrepro train --paper {paper} --run {name} --out build/{name}" in text
     assert f"fedrepro evaluate --paper {paper}" in text
     table, section = (link.locator(f"xpath=ancestor::section[{level}]") for level in (1, 2))
     expect(dialog.get_by_role("heading", level=2)).to_have_text(table.locator("h4").inner_text())

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +78,20 @@ def test_smoke_fills_every_cell_from_nothing(smoke: Path):
     assert len(rows) == 20
     assert {(row["n_seeds"], row["status"], row["budget"]) for row in rows} == {("2", "not-compared", "smoke")}
     assert all(0 < float(row["reproduced"]) < 100 and row["substitute"] for row in rows)
+
+
+def test_a_command_of_the_page_gives_the_number_beside_it(smoke: Path):
+    """A reader's path: from a number of the page to its command, and to a record that has the number."""
+    text = (smoke / "reports/index.html").read_text(encoding="utf-8")
+    shown = json.loads(re.search(r'<script[^>]* id="data">(.*?)</script>', text, re.S)[1])
+    name, cell = next((name, cell) for name, cell in shown["cells"].items() if cell["runs"] == [f"{PAPER}/{RUN}"])
+    command = shown["runs"][cell["runs"][0]]["command"]
+    call(smoke, *shlex.split(command))
+    committed, again = smoke / "runs" / PAPER / RUN, smoke / "build" / RUN
+    assert numbers(again)[1] == numbers(committed)[1]
+    seeds = json.loads((again / "record.json").read_text())["seeds"].values()
+    ours = statistics.fmean(100 * seed["metrics"][name.rpartition(".")[2].replace("-", "_")] for seed in seeds)
+    assert dict(cell["facts"])["reproduced"].split()[0] == f"{ours:.2f}"
 
 
 def test_a_deleted_run_is_trained_again_alone_to_the_same_bits(smoke: Path):

@@ -73,6 +73,12 @@ def test_dvc_shows_how_a_paper_agrees(root):
     assert plot["y"] == {"reports/agreement/toy-2022.csv": ["reproduced", "published"]}
 
 
+def test_numbers_that_are_not_compared_are_not_plotted(tmp_path):
+    made.paper(tmp_path, spec=made.SPEC.replace('label = "paper"', 'label = "paper"\ncompare = false'))
+    plan.write(tmp_path, SOURCES)
+    assert yaml.safe_load((tmp_path / "dvc.yaml").read_text())["plots"] == []
+
+
 def test_the_root_reaches_every_table(root):
     for name in ("report", "check"):
         assert "reports/metrics/toy-2022/t1.csv" in stages(root / "dvc.yaml")[name]["deps"]

@@ -220,7 +220,8 @@ def ci(tmp_path):
     shutil.copy(ROOT / ".ci/run", copy)
     bin = script(tmp_path / "bin/make", 'echo "$PWD|$*|${FEDREPRO_DATA_DIR-unset}"').parent
     script(bin / "id", "echo 0")
-    script(bin / "chromium", "exit 1")
+    for there in ("chromium", "pdflatex"):
+        script(bin / there, "exit 1")
     for tool in ("bash", "env", "dirname", "sh"):
         (bin / tool).symlink_to(shutil.which(tool))
 
@@ -246,14 +247,16 @@ def test_ci_uses_the_data_beside_the_checkout_unless_told_otherwise(ci, tmp_path
 
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("works", [True, False])
-def test_ci_installs_a_browser_where_there_is_none_and_goes_on_without(ci, tmp_path, there, works):
+def test_ci_installs_a_browser_and_latex_where_there_are_none_and_goes_on_without(ci, tmp_path, there, works):
     if not there:
-        (tmp_path / "bin/chromium").unlink()
+        for tool in ("chromium", "pdflatex"):
+            (tmp_path / "bin" / tool).unlink()
     script(tmp_path / "bin/apt-get", f'echo "$*" >> {tmp_path}/log; {"true" if works else "false"}')
     assert ci()[1] == "test"
     asked = (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
-    installed = ["update -qq", "install -qq -y chromium-headless-shell"]
-    assert asked == ([] if there else installed if works else installed[:1])
+    wanted = ["update -qq", "install -qq -y chromium-headless-shell", *([] if works else ["install -qq -y chromium"])]
+    wanted += ["install -qq -y --no-install-recommends texlive-latex-base texlive-latex-recommended"]
+    assert asked == ([] if there else wanted)
 
 
 def test_the_workflow_does_the_same_and_then_checks_the_results():

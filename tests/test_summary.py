@@ -19,6 +19,20 @@ reason = "its budget is unknown"
 when = { type = "parallel" }
 reason = "there was no time"
 
+[figures.f1]
+title = "Figure 1: toys over rounds"
+not_run = "there was no time"
+kind = "curves"
+metrics = ["test_accuracy"]
+cells = [{ dataset = ["Toys"], method = ["Plain"], type = ["none"] }]
+
+[figures.f2]
+title = "Figure 2: toys at last"
+not_run = "nobody drew it"
+kind = "curves"
+metrics = ["test_accuracy"]
+cells = [{ dataset = ["Toys"], method = ["Plain"], type = ["none"] }]
+
 [claims.c1]
 statement = "the game is more accurate than the plain method | at test"
 place = "section 1"
@@ -42,7 +56,8 @@ Outside tolerance, declared, and why:
 
 Not run, and why:
 
-- Table 1 (2): there was no time.
+- Table 1 (2); Figure 1, toys over rounds: there was no time.
+- Figure 2, toys at last: nobody drew it.
 """
 ALL = """\
 | paper    | budget | numbers | within tolerance | outside, declared | not run | claims: holds | claims: fails | claims: undecided |

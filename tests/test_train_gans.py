@@ -13,7 +13,7 @@ from PIL import Image
 
 from fedrepro import doctor, extractors, fidelity, generators, lineage, methods, plan, runs, settings, show
 from fedrepro.config import RunConfig, Stop, Watch
-from fedrepro.data import Federation
+from fedrepro.data import Federation, sources
 from fedrepro.errors import UsageError
 from fedrepro.train import Training
 from fedrepro.types import Draw, Method, Phase
@@ -267,20 +267,6 @@ def test_a_planned_run_keeps_no_samples_of_a_seed_that_it_has_no_more(folder):
     assert train((1,))["samples"] == alone["samples"]
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bytes(folder):
-    whole = execute(mixture(), "whole")
-
-    def stop(training):
-        if training.round == 2:
-            runs.os.kill(runs.os.getpid(), runs.signal.SIGINT)
-
-    with pytest.raises(runs.Interrupted):
-        execute(mixture(), "cut", watch=stop)
-    cut = execute(mixture(), "cut")
-    for key in ("samples", "curves"):
-        assert cut[key] == whole[key]
-
-
 @pytest.fixture
 def judged(folder, monkeypatch):
     """A folder with an extractor of the digits that has seen little."""
@@ -289,6 +275,29 @@ def judged(folder, monkeypatch):
     done = fedrepro("extractor", "digits")
     assert (done.code, done.out) == (0, "wrote data/extractors/digits-cnn.json\n")
     return folder
+
+
+IMAGES = {"dataset": "gan-digits", "hyper": {"batch": 4}}  # with convolutions and batch norm's statistics
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, IMAGES | {"method": "md-gan"}, IMAGES | {"method": "f2a", "precision": "bf16"}],
+    ids=["points", "images", "images, bf16"],
+)
+def test_an_interrupted_run_goes_on_to_the_same_bytes(judged, changes):
+    config = mixture(**changes)
+    whole = execute(config, "whole")
+
+    def stop(training):
+        if training.round == 2:
+            runs.os.kill(runs.os.getpid(), runs.signal.SIGINT)
+
+    with pytest.raises(runs.Interrupted):
+        execute(config, "cut", watch=stop)
+    cut = execute(config, "cut")
+    for key in ("samples", "curves"):
+        assert cut[key] == whole[key]
 
 
 SMALL = ("--set", "batch=4", "--set", "watch.judged=100", "--set", "rounds=2")
@@ -314,14 +323,17 @@ def test_a_gan_on_images_from_the_command_line(judged):
 
 
 def test_the_doctor_looks_at_extractors_and_samples(judged):
-    assert [finding.state for finding in doctor.judges()] == ["fine"]
+    assert [finding.state for finding in doctor.judges()] == ["note", "fine"]
     execute(mixture(rounds=1))
     assert [finding.text for finding in doctor.records()] == ["1 whole"]
     Path("runs/one/samples.csv").write_text("who,x1,x2\n")
     extractors.paths("digits")[0].write_bytes(b"")
     assert "does not belong to the samples.csv beside it" in next(doctor.records()).text
-    (finding,) = doctor.judges()
-    assert (finding.what, finding.state) == ("extractor digits", "wrong")
+    path = sources.CACHE / extractors.WEIGHTS
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"something else")
+    found = [(finding.what, finding.state) for finding in doctor.judges()]
+    assert found == [("extractor inception", "wrong"), ("extractor digits", "wrong")]
 
 
 def test_without_an_extractor_it_is_said_before_the_training(folder):

@@ -10,7 +10,7 @@ from fedrepro.layout import Column, Entry, Sheet
 from fedrepro.page.align import DIGIT, aligned, signed
 from fedrepro.page.links import Link, anchor, cell_link, run_name
 from fedrepro.results import COMPARED, Result
-from fedrepro.schema import words
+from fedrepro.schema import Table, words
 from fedrepro.spec import Paper
 
 MARKS = {
@@ -81,7 +81,7 @@ def grid(paper: Paper, sheet: Sheet) -> Grid:
         rows.append([box for column, entry in places for box in _boxes(paper, column, entry)])
         for entry in row:
             if entry.result is not None and entry.result.cell.runs:
-                cells[anchor(entry.result.cell)] = _cell(paper.name, sheet.notes, entry.result, places)
+                cells[anchor(entry.result.cell)] = _cell(paper, sheet.notes, entry.result, places)
     return _grouped(columns, rows, cells)
 
 
@@ -115,13 +115,13 @@ def _difference(result: Result) -> str:
     return signed(result.difference, result.decimals) if compared else ""
 
 
-def _cell(paper: str, notes: list[str], result: Result, row: list[tuple[Column, Entry]]) -> dict[str, Any]:
+def _cell(paper: Paper, notes: list[str], result: Result, row: list[tuple[Column, Entry]]) -> dict[str, Any]:
     """What is shown of a number: where it stands in its table, how it compares, and what is noted."""
     cell = result.cell
     facts = [(_named(axis), value.replace("_", " ")) for axis, value in cell.facts.items()]
     facts += [("published", f"{result.published} {result.published.unit.replace('_', ' ')}".strip())]
     facts += [("compared with", str(result.reference))] if result.instead else []
-    facts += [("reproduced", str(result))]
+    facts += [("reproduced", str(result)), *_made_of(paper.table(cell.table), result)]
     if difference := _difference(result):
         facts += [("difference", difference), ("allowed", result.allowed)]
     facts += [("verdict", f"{MARKS[result.status]} {word(result.status)}"), ("budget", result.budget.label)]
@@ -131,8 +131,24 @@ def _cell(paper: str, notes: list[str], result: Result, row: list[tuple[Column, 
     return {
         "facts": facts,
         "notes": [notes[number - 1] for number in noted],
-        "runs": [run_name(paper, run) for run in cell.runs],
+        "runs": [run_name(paper.name, run) for run in cell.runs],
     }
+
+
+def _made_of(table: Table, result: Result) -> list[tuple[str, str]]:
+    """What a number is of that is not in the record, which has the ends of the runs: the values that it comes from."""
+    if not result.values or (table.last is None and not result.ranges):
+        return []
+    read, alone = result.cell.read.metric.replace("_", " "), len(result.cell.runs) == 1
+    values = []
+    there = (measure for measure in result.measures if measure.value is not None)
+    for measure, value in zip(there, result.values, strict=True):
+        place = [] if alone else [measure.run]
+        place += [f"seed {measure.seed}", *([f"round {measure.rounds:,}"] if result.ranges else [])]
+        values.append(f"{value:.{result.decimals}f} ({', '.join(place)})")
+    if result.ranges:
+        return [("median of", f"{', '.join(values)}: {read} in curves.csv")]
+    return [("mean of", f"{', '.join(values)}: {read} in curves.csv, over the last {table.last} rounds")]
 
 
 def _grouped(columns: list[Column], rows: list[list[Box]], cells: dict[str, dict[str, Any]]) -> Grid:

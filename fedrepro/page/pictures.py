@@ -61,7 +61,7 @@ def figure(paper: Paper, name: str) -> Figure:
 def sample_sheet(paper: Paper, name: str) -> Figure:
     """What the clients' data look like. Raises FedreproError where it is not drawn yet."""
     spec, path = paper.spec.sheets[name], paper.sheet_path(name)
-    caption = f"Sample sheet of {words(spec.cell)}: images of each client and label, seed 0."
+    caption = f"Sample sheet of {words(spec.cell)}: data of each client that is shown, seed 0."
     return Figure(f"{paper.name}.sheet.{name}", spec.title, caption, picture(path), seen(paper, path), [])
 
 

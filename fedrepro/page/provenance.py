@@ -19,8 +19,8 @@ Fact = tuple[str, str]  # what it is, and what it is here
 def runs(paper: Paper) -> dict[str, dict[str, Any]]:
     """ "<paper>/<run>" -> what a reader is shown of it, for every planned run, ready for JSON.
 
-    `command` trains it; `record` and `curves` are its files, seen from the page; `facts` say how it was made;
-    `seeds` has a row for each of them below `heads`; `config` is the whole configuration.
+    `command` trains it, into a place of its own; `record` and `curves` are its files, seen from the page; `facts` say
+    how it was made; `seeds` has a row for each of them below `heads`; `config` is the whole configuration.
     Raises FedreproError where a record is missing, incomplete or of other settings than the spec's.
     """
     found, faults = evaluate.watched(paper, paper.drafts(), curves=False)
@@ -33,7 +33,7 @@ def _entry(paper: Paper, run: str, watched: Watched) -> dict[str, Any]:
     seeds = [whole["seeds"][str(seed)] for seed in watched.config.seeds]
     metrics = list(dict.fromkeys(chain.from_iterable(seed["metrics"] for seed in seeds)))
     return {
-        "command": f"fedrepro train --paper {paper.name} --run {run}",
+        "command": f"fedrepro train --paper {paper.name} --run {run} --out build/{run}",
         "record": record,
         "curves": record.replace("record.json", "curves.csv"),
         "facts": _facts(watched.config, whole, [seed["provenance"] for seed in seeds]),
@@ -61,9 +61,10 @@ def _facts(config: RunConfig, whole: dict[str, Any], made: list[dict[str, Any]])
         ),
         ("versions", _each(", ".join(f"{k} {v}" for k, v in each["versions"].items()) for each in made)),
         ("command", _each(str(each["command"]) for each in made)),
-        ("commit", _each(each["commit"] or "none" for each in made)),
-        ("source of the data", ", ".join(str(data[key]) for key in ("source", "licence") if data.get(key))),
-        ("in place of the paper's data", data["substitute"] or ""),
+        ("commit", _each(_commit(each["commit"]) for each in made)),
+        ("source of the data", data["source"]),
+        ("licence of the data", data.get("licence") or ""),
+        ("in place of the paper's data", _substitute(data)),
         ("sha256 of the data", data["fingerprint"]),
         ("sha256 of the code", whole["code"]),
         ("sha256 of the settings", whole["digest"]),
@@ -89,6 +90,16 @@ def _device(made: dict[str, Any]) -> str:
     threads = f"{made['threads']} thread{'s' * (made['threads'] != 1)}"
     memory = f", {made['peak_rss_mb']:,} MB" if "peak_rss_mb" in made else ""
     return f"{made['device']}, {threads}{memory}"
+
+
+def _commit(name: str | None) -> str:
+    return "none" if name is None else f"{name[:-1]}, with changes" if name.endswith("+") else name
+
+
+def _substitute(data: dict[str, Any]) -> str:
+    """What stands in for the paper's data; files that do have no public address (tests/test_data_sources.py)."""
+    private = "; these files have no public address, README.md says under Data what to do without them"
+    return f"{data['substitute'] or ''}{private if data['substitute'] and data['files'] else ''}"
 
 
 def _judge(extractor: dict[str, str] | None) -> str:

@@ -40,7 +40,7 @@ def not_run(paper: Paper, results: list[Result]) -> list[Reason]:
             where = Link(f"{short(table.title)} ({count})", f"#{paper.name}.{name}")
             _add(found, Reason(reason, count, [where]))
     for name, figure in paper.spec.figures.items():
-        where = Link(short(figure.title), f"#{paper.name}.{name}" if name in paper.figures else "")
+        where = Link(figure.title, f"#{paper.name}.{name}" if name in paper.figures else "")
         for reason in paper.left_out(name):
             _add(found, Reason(f"{reason}.", 0, [where]))
     return _sorted(found.values())

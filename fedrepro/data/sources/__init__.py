@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fedrepro.data.sources.catalogue import SOURCES
-from fedrepro.data.sources.downloads import SILENCE
+from fedrepro.data.sources.downloads import SILENCE, quietly
 from fedrepro.data.sources.files import absent, digests, files_of, fingerprint, held, listed, missing, verified
 from fedrepro.data.sources.kinds import CACHE, FOLDER_VARIABLE, File, Raw, Source, folder, lent, sized
 from fedrepro.errors import UsageError
@@ -33,6 +33,7 @@ __all__ = [
     "lent",
     "listed",
     "missing",
+    "quietly",
     "raw",
     "read",
     "sized",

@@ -36,7 +36,7 @@ def _download(source: Source, root: Path, fill: Callable[[str], object]) -> None
     """Let `fill` download into a folder of its own, verify there, then move: a failure leaves nothing to be trusted."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as staging, _quietly():
+        with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as staging, quietly():
             fill(staging)
             for file in source.files:
                 verified(Path(staging, file.path), file)
@@ -51,7 +51,7 @@ def _download(source: Source, root: Path, fill: Callable[[str], object]) -> None
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """No progress bars and lists of mirrors on the terminal, and no long wait for a server that does not answer."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(SILENCE)

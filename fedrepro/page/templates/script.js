@@ -52,7 +52,7 @@ function show(link) {
   const names = link.dataset.runs.split(" ");
   const cell = cells[link.closest("td[id]")?.id];
   const table = cell && tables[link.closest("section").id];
-  const title = make("h2", { id: "provenance-title" }, cell ? table.title : names[0]);
+  const title = make("h2", { id: "provenance-title" }, cell ? table.title : names.length > 1 ? `${names.length} runs` : names[0]);
   const close = make("button", { type: "button" }, "Close");
   close.addEventListener("click", () => dialog.close());
   const body = make("div", { className: "body" });
@@ -60,8 +60,8 @@ function show(link) {
     body.append(facts([["paper", table.paper], ...cell.facts]), make("ul", { className: "legend" }, ...cell.notes.map((note) => make("li", {}, note))));
   }
   body.append(make("h3", {}, "Rebuild it"), ...names.map((name) => command(runs[name].command)));
-  body.append(make("p", { className: "files" }, "Seeds that the record has from the same code are kept, after a change of code all are trained again; with ",
-    make("code", {}, "--out DIR"), " they are in any case, elsewhere."));
+  body.append(make("p", { className: "files" }, "This trains all seeds again, into a folder of its own. Without ", make("code", {}, "--out"),
+    " it would write to the place that the tables read, and keep the seeds that the record there has from the same code."));
   if (cell) body.append(make("h3", {}, "Render it again"), command(table.again));
   body.append(make("h3", {}, "Where it comes from"), ...names.map((name) => provenance(name, names.length === 1)));
   dialog.replaceChildren(make("div", { className: "head" }, title, close), body);
@@ -78,3 +78,9 @@ document.addEventListener("click", (event) => {
     dialog.close();
   }
 });
+
+// A figure that is wider than the screen is scrolled in its card, by the keyboard too.
+const cards = new ResizeObserver((entries) => {
+  for (const { target } of entries) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
+});
+document.querySelectorAll("figure.drawn .card").forEach((card) => cards.observe(card));
