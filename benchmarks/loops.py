@@ -16,39 +16,58 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
 GOALS = {"W1": (2.5, 4.0), "W2": (3.0, 3.5), "W3": (1.8, 3.0), "W4": (1.25, 2.0)}  # times the loop: fp32, bf16
 PRECISIONS = ("fp32", "bf16")
+Play = Callable[[str, str], Iterator[float | None]]
 TURN = {"W1": 1, "W2": 2, "W3": 20, "W4": 4}  # rounds
 
 
 def main() -> None:
     import plain
 
-    from fedrepro import bench  # not by the contestants' processes, which import this file too
-
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("workload", choices=GOALS)
     parser.add_argument("--rounds", type=int, help="the workload's own number without it")
-    parser.add_argument("--precision", default="fp32,bf16", help="fp32, bf16 or fp32,bf16")
+    parser.add_argument("--precision", type=precisions, default=list(PRECISIONS), help="fp32, bf16 or fp32,bf16")
     chosen = parser.parse_args()
-    rounds = chosen.rounds or bench.find(chosen.workload).rounds
-    spent, ended = compare(chosen.workload, [*plain.LOOPS[chosen.workload], *chosen.precision.split(",")], rounds)
+    names = [*plain.LOOPS[chosen.workload], *chosen.precision]
+    try:
+        spent, ended = compare(chosen.workload, names, chosen.rounds, TURN[chosen.workload], contest)
+    except EOFError:
+        parser.exit(1, "a contestant has failed: what it said stands above.\n")
     for line in lines(chosen.workload, spent, ended):
         print(json.dumps(line), flush=True)
 
 
-def compare(workload: str, names: list[str], rounds: int) -> tuple[dict[str, list[list[float]]], dict[str, dict]]:
-    """Seconds a round by contestant and turn, and by contestant what it says in the end."""
-    context, turn = multiprocessing.get_context("spawn"), TURN[workload]
+def precisions(text: str) -> list[str]:
+    """What is typed for `--precision`."""
+    if not set(text.split(",")) <= set(PRECISIONS):
+        raise argparse.ArgumentTypeError(f"there is {' and '.join(PRECISIONS)}, and not {text!r}")
+    return text.split(",")
+
+
+def compare(
+    workload: str, names: list[str], rounds: int | None, turn: int, play: Play
+) -> tuple[dict[str, list[list[float]]], dict[str, dict]]:
+    """Seconds a round by contestant and turn, and by contestant what it says in the end.
+
+    rounds: None for the workload's own. turn: the rounds of a turn. play: (workload, name) -> the rounds, as they are
+    played, each with an accuracy. Raises EOFError where a contestant fails.
+    """
+    context = multiprocessing.get_context("spawn")
     ours, spent = {}, {name: [] for name in names}
     for name in names:
         here, there = context.Pipe()
-        context.Process(target=contestant, args=(workload, name, there), daemon=True).start()
+        context.Process(target=contestant, args=(play, workload, name, there), daemon=True).start()
+        there.close()  # so that the end of a contestant that fails is seen
         ours[name] = here
         here.recv()  # it is ready
+    from fedrepro import bench  # now that the loops are started, which are not to inherit how long torch's threads spin
+
+    rounds = rounds or bench.find(workload).rounds
     for _ in range(1 + max(1, rounds // turn)):
         for name, pipe in ours.items():
             pipe.send(turn)
@@ -58,10 +77,9 @@ def compare(workload: str, names: list[str], rounds: int) -> tuple[dict[str, lis
     return {name: turns[1:] for name, turns in spent.items()}, {name: pipe.recv() for name, pipe in ours.items()}
 
 
-def contestant(workload: str, name: str, pipe: Connection) -> None:
+def contestant(play: Play, workload: str, name: str, pipe: Connection) -> None:
     """The process of one: plays as many rounds as it is told, and says how long each took; told 0, it ends."""
-    played = ours(workload, name) if name in PRECISIONS else loop(workload, name)
-    shown = None
+    played, shown = play(workload, name), None
     pipe.send("ready")
     while turn := pipe.recv():
         spent = []
@@ -73,6 +91,11 @@ def contestant(workload: str, name: str, pipe: Connection) -> None:
     import resource
 
     pipe.send({"accuracy": shown, "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})
+
+
+def contest(workload: str, name: str) -> Iterator[float | None]:
+    """Ours in a precision, or a loop by its name."""
+    return ours(workload, name) if name in PRECISIONS else loop(workload, name)
 
 
 def loop(workload: str, name: str) -> Iterator[float | None]:
@@ -108,7 +131,7 @@ def lines(workload: str, spent: dict[str, list[list[float]]], ended: dict[str, d
                 if other not in PRECISIONS
             }
             line |= {"contestant": "fedrepro", "precision": name, "times_as_fast": faster}
-            line["goal"] = GOALS[workload][PRECISIONS.index(name)]
+            line["goal"] = GOALS[workload][PRECISIONS.index(name)]  # in bf16, of processors with matrix units
         yield line
 
 

@@ -75,4 +75,4 @@ def _stamp(root: Path, digest: str) -> str:
 
 
 def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -7,7 +7,8 @@ Modes: "vmap" (one batched call), a number (vmap in chunks of that many), "loop"
   "loop" for steps of more than `_SIDE_BY_SIDE` rows;
 - of seeds, "vmap", but "loop" for rounds of more than `_TOGETHER` rows.
 
-A phase that is `alone` (convolutions) has seeds one after another whatever is asked for. No draw depends on the mode.
+A phase that is `alone` (convolutions) has seeds one after another whatever is asked for, and the critics of GANs take
+their steps in turn. No draw depends on the mode.
 All are equal up to the rounding of batched products: in float32, after one cycle of phases, logits within 1e-5 and
 parameters within a tenth of a learning rate (Adam divides a nearly zero gradient by its own size, so its rounding shows
 as part of a step).

@@ -12,6 +12,7 @@ import yaml
 
 from fedrepro import claims, digests, evaluate, figures, page, quantities, summary, tables, verdicts
 from fedrepro.config import RunConfig
+from fedrepro.drafts import OPEN
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import json_text, write_text
 from fedrepro.schema import Gallery, Levels, Rounds
@@ -29,13 +30,15 @@ class Sources:
 
     `code`: method -> the source files, relative to the root. `data`: dataset -> the name of its source. `samples`:
     (method, dataset) -> the name of the file with a generator's samples, None of a method that generates none.
-    `sheets`: the source files behind the sample sheets.
+    `sheets`: the source files behind the sample sheets. `check` raises UsageError where a run's method or dataset does
+    not have its settings.
     """
 
     code: Callable[[str], list[str]]
     data: Callable[[str], str]
     samples: Callable[[str, str], str | None] = lambda method, dataset: None
     sheets: Callable[[], list[str]] = list
+    check: Callable[[RunConfig], None] = lambda config: None
 
     def extractor(self, config: RunConfig) -> str | None:
         """The source whose extractor judges the images that a run generates."""
@@ -47,10 +50,13 @@ def write(root: str | Path = ".", sources: Sources | None = None) -> list[Path]:
     """Write the generated files and return those that changed."""
     stale = _stale(Path(root), sources)
     for path, text in stale.items():
-        if text is None:
-            path.unlink()
-        else:
-            write_text(path, text)
+        try:
+            if text is None:
+                path.unlink()
+            else:
+                write_text(path, text)
+        except OSError as error:
+            raise FedreproError(f"{path} cannot be written ({error.strerror}): see what is there.") from error
     return list(stale)
 
 
@@ -82,6 +88,8 @@ def files(root: str | Path = ".", sources: Sources | None = None) -> dict[Path, 
     Raises UsageError where a spec is at fault, or a pilot or a search is missing.
     """
     loaded, sources = load_papers(root), sources or _installed()
+    for paper in loaded:
+        _check_settings(paper, sources)
     texts = {Path(root) / "dvc.yaml": _yaml(_root(loaded, sources))}
     for paper in loaded:
         runs = paper.runs()
@@ -97,6 +105,15 @@ def files(root: str | Path = ".", sources: Sources | None = None) -> dict[Path, 
     return texts
 
 
+def _check_settings(paper: Paper, sources: Sources) -> None:
+    """Before a pilot or a search is asked for that could not be made."""
+    for run, draft in paper.drafts().items():
+        try:
+            sources.check(draft.config)
+        except UsageError as error:
+            raise UsageError(f"{paper.folder / 'paper.toml'}: run {run}: {error}") from error
+
+
 def _stale(root: Path, sources: Sources | None) -> dict[Path, str | None]:
     """The files that are not as they should be, with their text; None for one that should not be there."""
     wanted: dict[Path, str | None] = files(root, sources)
@@ -105,7 +122,7 @@ def _stale(root: Path, sources: Sources | None) -> dict[Path, str | None]:
 
 
 def _differs(path: Path, text: str) -> bool:
-    return not path.exists() or path.read_bytes() != text.encode()
+    return not path.is_file() or path.read_bytes() != text.encode()
 
 
 def _inside(up: str, stages: dict[str, Any]) -> dict[str, Any]:
@@ -324,7 +341,8 @@ class _Plain(yaml.SafeDumper):
 
 def _installed() -> Sources:
     """What the installed methods and datasets say; imported here, since they are slow to import."""
-    from fedrepro.data import DATASETS
+    from fedrepro import methods
+    from fedrepro.data import DATASETS, parameters
     from fedrepro.lineage import samples, sheet_files, source_files
 
     def source(dataset: str) -> str:
@@ -332,4 +350,11 @@ def _installed() -> Sources:
             raise unknown("dataset", dataset, DATASETS)
         return DATASETS[dataset].source
 
-    return Sources(source_files, source, samples, sheet_files)
+    def check(config: RunConfig) -> None:
+        methods.check(config.method, {key: value for key, value in config.hyper.items() if value != OPEN})
+        source(config.dataset)
+        for key in config.data:
+            if key not in parameters(config.dataset):
+                raise unknown(f"setting of {config.dataset}", key, parameters(config.dataset))
+
+    return Sources(source_files, source, samples, sheet_files, check)

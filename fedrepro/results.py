@@ -228,14 +228,17 @@ def published(paper: Paper) -> dict[tuple[str, ...], Published]:
     path = paper.folder / "published.csv"
     try:
         rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-        return {
+        found = {
             tuple(row[key] for key in ("table", "dataset", "variant", "method", "metric")): Published(
                 row["median" if "median" in row else "mean"], _spread(row), row["unit"], row["note"]
             )
             for row in rows
         }
-    except (OSError, KeyError) as error:
+        for number in found.values():
+            [float(digits) for digits in (number.mean, *number.spread.split("..")) if digits]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} cannot be read ({error}): restore it from git.") from error
+    return found
 
 
 def _spread(row: dict[str, str]) -> str:

@@ -61,7 +61,7 @@ def _budget(name: str, root: Path) -> str:
     path = root / "params.yaml"
     try:
         return str(yaml.safe_load(path.read_text(encoding="utf-8"))[name]["budget"])
-    except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         raise UsageError(f"{path} gives no budget for {name}: add `{name}: {{budget: paper}}`.") from error
 
 

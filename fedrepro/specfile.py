@@ -36,7 +36,7 @@ def read(path: Path) -> Spec:
     """
     try:
         spec = Spec.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no TOML: {error}.") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {first_fault(error)}") from error

@@ -344,6 +344,36 @@ def test_a_spec_that_is_wrong_is_named_with_its_place(folder):
     refused(fedrepro("show", "papers"), 2, f"papers/{PAPER}/paper.toml", "rouns: there is no such key")
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ('method = "fedsgd"\nhyper = { lrr = 0.1 }', "unknown hyper-parameter of fedsgd 'lrr': did you mean 'lr'"),
+        ('method = "fedsgd"\nhyper = { lr = "fast" }', "hyper-parameter 'lr' of fedsgd cannot be 'fast'"),
+        ('method = "fedsgd"\nhyper = { hidden = 99999999999 }', "hyper-parameter 'hidden' of fedsgd cannot be"),
+        ('method = "fedsgd"\ndata = { nnn = 3 }', "unknown setting of digits 'nnn'"),
+        ('method = "fedsgdd"', "unknown method 'fedsgdd': did you mean 'fedsgd'"),
+    ],
+)
+def test_a_plan_of_what_could_not_be_trained(folder, settings, message):
+    commands.paper(folder, commands.SPEC.replace('method = "fedsgd"', settings))
+    refused(fedrepro("plan"), 2, f"papers/{PAPER}/paper.toml: run {PLAIN}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("papers/{}/paper.toml", "paper.toml is no TOML"),
+        ("params.yaml", "params.yaml gives no budget"),
+        ("papers/{}/published.csv", "published.csv cannot be read"),
+    ],
+)
+def test_files_that_are_no_text(folder, file, message):
+    commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))
+    path = folder / file.format(PAPER)
+    path.write_bytes(path.read_bytes() + b"\xff")
+    refused(fedrepro("show", "table", PAPER, "t1"), 2, message)
+
+
 @pytest.mark.parametrize("command", [["evaluate"], ["report"]])
 def test_steps_of_the_pipeline_without_the_step_before(folder, command):
     commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))

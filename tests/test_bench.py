@@ -1,7 +1,9 @@
 """The workloads: the line that each gives, and that the obvious loops do the same arithmetic."""
 
 import json
+import os
 import runpy
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +118,21 @@ def test_ratios_are_medians_over_turns(monkeypatch):
     faster = {"loop": 3.0, "images": 4.5}
     wanted = {"contestant": "fedrepro", "precision": "bf16", "times_as_fast": faster, "goal": 3.0, "peak_rss_mb": 100}
     assert {key: ours[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "data", "message"),
+    [
+        (("W3", "--precision", "fp16"), "", "there is fp32 and bf16, and not 'fp16'"),
+        (("W1", "--rounds", "1"), "nowhere", "a contestant has failed"),
+    ],
+)
+def test_the_script_of_the_loops_ends_where_it_cannot_go_on(arguments, data, message):
+    command = [sys.executable, REPO / "benchmarks" / "loops.py", *arguments]
+    env = os.environ | {"FEDREPRO_DATA_DIR": data}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode
+    assert message in done.stderr
 
 
 def test_the_script_for_the_modes_of_lift(monkeypatch, capsys):

@@ -11,7 +11,7 @@ import torch
 from plain_gan import benchmark, load, read, values
 from torch import nn
 
-from fedrepro import fused, methods, optim, trees
+from fedrepro import fused, lift, methods, optim, trees
 from fedrepro.config import RunConfig
 from fedrepro.data import Federation
 from fedrepro.errors import UsageError
@@ -276,6 +276,15 @@ def test_a_run_that_is_resumed_is_the_run(same):
         assert a.curve == b.curve
         assert a.status == "finished"
         assert {"lambda", "critic_loss", "weighted_variance"} <= {metric for _, metric, _ in a.curve}
+
+
+@pytest.mark.parametrize("mode", ["vmap", "loop", "2"])
+def test_critics_take_their_steps_in_turn_in_any_mode(same, mode):
+    usual, asked = training((0,)), training((0,))
+    list(usual)
+    with lift.asked(mode):
+        list(asked)
+    same(usual.state, asked.state)
 
 
 def test_a_seed_alone_is_the_seed_among_others(same):

@@ -6,7 +6,8 @@ import torch
 from fedrepro import lift, trees
 from fedrepro.errors import UsageError
 from fedrepro.lift import modes, over_clients, over_seeds
-from fedrepro.types import Batch
+from fedrepro.methods import networks
+from fedrepro.types import Batch, Task
 
 MODES = ("vmap", 2, "loop")
 SIZES, SEEDS = (20, 20, 20), (0, 1, 2)
@@ -108,6 +109,19 @@ def test_clients_are_batched_up_to_a_number_of_rows_of_a_step(monkeypatch, rows,
         over_seeds(lambda state, batch: (over_clients(fn)(state), {}))(torch.ones(1, 2), batches)
 
     assert calls(step) == entered
+
+
+def test_which_networks_have_which_way_of_their_own():
+    # docs/design.md, "Modes"
+    grey, coloured = (Task(shape, 10, (20, 20)) for shape in ((1, 28, 28), (3, 32, 32)))
+    ways = {}
+    for name, build in networks.NETS.items():
+        ways.setdefault(build(coloured if name == "resnet18" else grey, 8).descend.__module__, set()).add(name)
+    assert ways == {
+        "fedrepro.nets": {"mlp"},
+        "fedrepro.convnets": {"cnn", "lenet", "cnn-large"},
+        "fedrepro.modules": {"cnn-fair", "resnet18"},
+    }
 
 
 def test_a_phase_alone_is_never_batched():

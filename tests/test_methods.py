@@ -1,6 +1,7 @@
 """The registry, the methods that other packages add, and the source files behind a method's numbers."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 
 from fedrepro import lineage, methods, plan, runs, trees
 from fedrepro.config import RunConfig
-from fedrepro.errors import UsageError
+from fedrepro.errors import FedreproError, UsageError
 from fedrepro.types import Task
 
 TASK = Task((2, 28, 28), 3, (12, 8))
@@ -147,11 +148,41 @@ def test_plugins_are_found_and_faults_stop_nothing(plugin):
     assert methods.find("f-irm").build.__module__ == "fedrepro.methods.games"
 
 
-def test_a_plugin_that_raises_anything_on_import_is_a_fault(plugin):
-    plugin.write_text("raise RuntimeError('no licence')")
+@pytest.mark.parametrize("content", ["raise RuntimeError('no licence')", "import sys; sys.exit('no licence')"])
+def test_a_plugin_that_raises_anything_on_import_is_a_fault(plugin, content):
+    plugin.write_text(content)
     rows, faults = methods.discover()
     assert set(rows) == set(methods.REGISTRY)
-    assert "RuntimeError: no licence" in faults["bare"]
+    assert re.search("(RuntimeError|SystemExit): no licence", faults["bare"])
+
+
+@pytest.mark.parametrize("content", [b"[fedrepro.methods]\nmine\n", b"[fedrepro.methods]\nm = \xff:x\n"])
+def test_a_damaged_list_of_plugins_leaves_the_methods_built_in(plugin, content):
+    (plugin.parent / "other_package-1.0.dist-info/entry_points.txt").write_bytes(content)
+    rows, faults = methods.discover()
+    assert rows == methods.REGISTRY
+    assert [fault for fault in faults.values() if "no plugin can be found" in fault]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise KeyError('lr')", "method 'bare' of other_package cannot be built: KeyError: 'lr'"),
+        ("return None", "method 'bare' of other_package is built as a NoneType: its builder must return a Method"),
+        ("return Method(None, (), None)", "is built as a Method: its builder must return a Method with phases"),
+    ],
+)
+def test_a_plugin_that_cannot_be_built_is_named(plugin, body, message):
+    head = "from fedrepro.types import Method\n\n\ndef plain(task, *, lr: float = 0.1):\n    "
+    plugin.write_text(f"{head}{body}\n\n\nrow, number = plain, 7\n")
+    with pytest.raises(FedreproError, match=re.escape(message)):
+        methods.build("bare", TASK, {})
+
+
+def test_a_plugin_whose_types_cannot_be_read_is_named(plugin):
+    plugin.write_text("def plain(task, *, lr: 'Nothing' = 0.1):\n    pass\n\n\nrow, number = plain, 7\n")
+    with pytest.raises(FedreproError, match="method 'bare' of other_package has types that cannot be read: name 'Noth"):
+        methods.build("bare", TASK, {})
 
 
 def test_a_plugin_is_trained(plugin):

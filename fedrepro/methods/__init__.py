@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedrepro.config import Stop
-from fedrepro.errors import UsageError, unknown
+from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.methods import domains, federated, games, gans
 from fedrepro.types import Method, Task
 
@@ -82,7 +82,8 @@ REGISTRY: dict[str, Row] = {
 
 
 # What these hyper-parameters mean leaves no other values; a builder may say otherwise by annotating its own.
-LIMITS = dict.fromkeys(("batch", "hidden", "steps", "epochs", "capacity"), Field(ge=1))
+LIMITS = dict.fromkeys(("batch", "steps", "capacity"), Field(ge=1))
+LIMITS |= dict.fromkeys(("hidden", "epochs"), Field(ge=1, le=100_000))  # more would only fill the memory
 LIMITS |= dict.fromkeys(("lr", "phi_lr", "server_eps"), Field(gt=0))
 LIMITS |= dict.fromkeys(
     ("eps", "cohort", "mu", "server_lr", "gamma", "beta", "eta", "v", "nu", "anneal", "c"), Field(ge=0)
@@ -94,11 +95,15 @@ LIMITS |= dict.fromkeys(("tau", "threshold"), Field(ge=0, le=1)) | dict.fromkeys
 def discover() -> tuple[dict[str, Row], dict[str, str]]:
     """All methods, built in and from plugins, and the faults {name: reason} of the plugins that were left out."""
     rows, faults = dict(REGISTRY), {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+    try:
+        points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+    except Exception as error:  # the metadata of some package are damaged
+        return rows, {"of plugins": f"no plugin can be found: {type(error).__name__}: {error}"}
+    for point in points:
         origin = f"{point.value} of {point.dist.name}" if point.dist else point.value
         try:
             found = point.load()
-        except Exception as error:  # a plugin may fail in any way, and must stop nothing
+        except (Exception, SystemExit) as error:  # a plugin may fail in any way, and must stop nothing
             faults[point.name] = f"{origin} cannot be loaded: {type(error).__name__}: {error}"
             continue
         if point.name in rows:
@@ -121,9 +126,34 @@ def find(name: str) -> Row:
 
 
 def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
-    """The method on a task. UsageError for an unknown hyper-parameter or a value of the wrong type."""
+    """The method on a task.
+
+    Raises UsageError for an unknown hyper-parameter or a value of the wrong type, FedreproError where a plugin fails.
+    """
+    check(name, hyper)
     row = find(name)
-    types = get_type_hints(row.build, include_extras=True)
+    if name in REGISTRY:
+        return row.build(task, **hyper)
+    try:
+        built = row.build(task, **hyper)
+    except FedreproError:
+        raise
+    except Exception as error:
+        raise FedreproError(f"{_plugin(name)} cannot be built: {type(error).__name__}: {error}.") from error
+    if not (isinstance(built, Method) and built.phases):
+        raise FedreproError(
+            f"{_plugin(name)} is built as a {type(built).__name__}: its builder must return a Method with phases."
+        )
+    return built
+
+
+def check(name: str, hyper: dict[str, Any]) -> None:
+    """Raise UsageError for an unknown method or hyper-parameter, and for a value of the wrong type."""
+    row = find(name)
+    try:
+        types = get_type_hints(row.build, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise FedreproError(f"{_plugin(name)} has types that cannot be read: {error}.") from error
     for key, value in hyper.items():
         if key not in row.hyper:
             raise unknown(f"hyper-parameter of {name}", key, row.hyper)
@@ -135,4 +165,7 @@ def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
         except ValidationError as error:
             wanted = error.errors()[0]["msg"].lower()
             raise UsageError(f"hyper-parameter {key!r} of {name} cannot be {value!r}: {wanted}.") from error
-    return row.build(task, **hyper)
+
+
+def _plugin(name: str) -> str:
+    return f"method {name!r} of {find(name).build.__module__}"
