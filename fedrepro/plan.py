@@ -50,13 +50,10 @@ def write(root: str | Path = ".", sources: Sources | None = None) -> list[Path]:
     """Write the generated files and return those that changed."""
     stale = _stale(Path(root), sources)
     for path, text in stale.items():
-        try:
-            if text is None:
-                path.unlink()
-            else:
-                write_text(path, text)
-        except OSError as error:
-            raise FedreproError(f"{path} cannot be written ({error.strerror}): see what is there.") from error
+        if text is None:
+            path.unlink()
+        else:
+            write_text(path, text)
     return list(stale)
 
 

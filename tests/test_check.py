@@ -191,6 +191,14 @@ def test_a_verdict_stands_no_longer_once_a_file_has_changed(tmp_path, rendered, 
     assert len(rendered) == 2
 
 
+def test_a_damaged_stamp_is_none(tmp_path, rendered):
+    first = checked(tmp_path)
+    (tmp_path / check.STAMP).write_bytes(b"\xff")
+    assert check.run(tmp_path) == first
+    assert check.run(tmp_path) == first
+    assert len(rendered) == 2
+
+
 def test_a_verdict_of_other_code_does_not_stand(tmp_path, rendered, monkeypatch):
     checked(tmp_path)
     (tmp_path / "package").mkdir()

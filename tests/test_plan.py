@@ -109,6 +109,15 @@ def test_writing_twice_changes_nothing_and_a_change_is_seen(root):
     plan.check(root, SOURCES)
 
 
+def test_a_folder_in_the_place_of_a_file_is_stale_and_named(root):
+    (root / PIPELINE).unlink()
+    (root / PIPELINE).mkdir()
+    with pytest.raises(FedreproError, match="dvc.yaml: stale"):
+        plan.check(root, SOURCES)
+    with pytest.raises(FedreproError, match=r"cannot write .*toys/dvc\.yaml: Is a directory"):
+        plan.write(root, SOURCES)
+
+
 def test_the_stages_of_a_dataset_that_is_gone_are_removed(root):
     spec = root / "papers" / made.NAME / "paper.toml"
     spec.write_text(made.SPEC.replace("[axes.dataset.Toys]", '[axes.dataset.Toys]\nrun = "blocks"'))
