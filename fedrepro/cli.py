@@ -234,12 +234,12 @@ def bench(
     `round_s` has the seconds of each round: the broadcast, local training, aggregation and the test on all images.
     """
     from fedrepro import bench, lift
-    from fedrepro.data import sources
 
+    work = bench.find(workload)
     if folder is not None:
-        os.environ[sources.FOLDER_VARIABLE] = str(folder)
+        bench.lend(work, folder)
     with lift.asked(mode):
-        typer.echo(json.dumps(bench.run(bench.find(workload), precision=precision, device=device)))
+        typer.echo(json.dumps(bench.run(work, precision=precision, device=device)))
 
 
 @app.command()

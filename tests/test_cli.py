@@ -441,7 +441,7 @@ def test_data_show_draws_a_sheet(folder):
 
 
 def test_bench_prints_one_line(monkeypatch, tmp_path):
-    row = {"workload": "W1", "round_s": [0.5]}
+    row = {"workload": "W3", "round_s": [0.5]}
     asked = {}
 
     def run(work, **how):
@@ -450,9 +450,9 @@ def test_bench_prints_one_line(monkeypatch, tmp_path):
 
     monkeypatch.setenv("FEDREPRO_DATA_DIR", "elsewhere")
     monkeypatch.setattr(bench, "run", run)
-    done = fedrepro("bench", "W1", "--data", str(tmp_path), "--precision", "bf16", "--mode", "2")
+    done = fedrepro("bench", "W3", "--data", str(tmp_path), "--precision", "bf16", "--mode", "2")
     assert json.loads(done.out) == row
-    wanted = {"work": "W1", "precision": "bf16", "device": "auto", "data": str(tmp_path), "mode": 2}
+    wanted = {"work": "W3", "precision": "bf16", "device": "auto", "data": str(tmp_path), "mode": 2}
     assert asked == wanted
 
 
@@ -463,6 +463,7 @@ def test_bench_prints_one_line(monkeypatch, tmp_path):
         (("W3", "--precision", "fp16"), "unknown precision 'fp16': there is fp32 and bf16."),
         (("W3", "--mode", "0"), "unknown mode '0': there is auto, vmap, loop and how many are batched"),
         (("W3", "--device", "tpu"), "unknown device 'tpu'"),
+        (("W1", "--data", "empty"), "empty has no MNIST/raw/train-images-idx3-ubyte: name a folder that has it with"),
     ],
 )
 def test_a_bench_that_cannot_be(arguments, message):

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import torch
 
 from fedrepro import lift, runs
-from fedrepro.bench.workloads import WORKLOADS, Workload
+from fedrepro.bench.workloads import RANDOM, WORKLOADS, Workload
 from fedrepro.config import Precision
+from fedrepro.data import DATASETS, sources
 from fedrepro.errors import UsageError, unknown
 from fedrepro.products import PRECISIONS
 from fedrepro.train import Training
 
-__all__ = ["WORKLOADS", "Workload", "find", "run", "timed"]
+__all__ = ["WORKLOADS", "Workload", "find", "lend", "run", "timed"]
 
 
 def find(name: str) -> Workload:
@@ -24,6 +27,15 @@ def find(name: str) -> Workload:
     if name not in WORKLOADS:
         raise unknown("workload", name, WORKLOADS)
     return WORKLOADS[name]
+
+
+def lend(work: Workload, folder: Path) -> None:
+    """Let the workload have its data from a folder. UsageError where it lacks them."""
+    if work.config.dataset != RANDOM:
+        source = sources.SOURCES[DATASETS[work.config.dataset].source]
+        if lacking := sources.missing(source, folder):
+            raise UsageError(f"{folder} has no {lacking[0]}: name a folder that has it with --data.")
+    os.environ[sources.FOLDER_VARIABLE] = str(folder)
 
 
 def run(work: Workload, *, precision: Precision = "fp32", device: str = "auto") -> dict:
