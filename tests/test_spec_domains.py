@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import made
 import pytest
-from lifted import REPO, TO_DO, everything, lifted
+from lifted import REPO, everything, lifted
 
 from fedrepro import claims, evaluate, figures, layout, plot, quantities
 from fedrepro.errors import FedreproError, UsageError
@@ -142,14 +142,6 @@ def test_methods_and_datasets_know_every_setting(budget):
     for draft in paper.drafts().values():
         assert draft.config.hyper.keys() <= methods.find(draft.config.method).hyper.keys()
         assert draft.config.data.keys() <= data.parameters(draft.config.dataset).keys()
-
-
-def test_what_is_still_to_be_run_is_said_once_for_each_table_and_figure():
-    spec = load_paper(NAME, REPO).spec
-    for name in ("table3", "table4", "table6", "table7", "table8", "text_b1"):
-        assert [remark.reason for remark in spec.tables[name].not_run].count(TO_DO) <= 1
-    for figure in spec.figures.values():
-        assert [remark.reason for remark in figure.left_out].count(TO_DO) <= 1
 
 
 # What the paper prints
