@@ -15,9 +15,11 @@ import json
 import multiprocessing
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
+from typing import Any
 
 GOALS = {"W1": (2.5, 4.0), "W2": (3.0, 3.5), "W3": (1.8, 3.0), "W4": (1.25, 2.0)}  # times the loop: fp32, bf16
 PRECISIONS = ("fp32", "bf16")
@@ -34,10 +36,7 @@ def main() -> None:
     parser.add_argument("--precision", type=precisions, default=list(PRECISIONS), help="fp32, bf16 or fp32,bf16")
     chosen = parser.parse_args()
     names = [*plain.LOOPS[chosen.workload], *chosen.precision]
-    try:
-        spent, ended = compare(chosen.workload, names, chosen.rounds, TURN[chosen.workload], contest)
-    except EOFError:
-        parser.exit(1, "a contestant has failed: what it said stands above.\n")
+    spent, ended = compare(chosen.workload, names, chosen.rounds, TURN[chosen.workload], contest)
     for line in lines(chosen.workload, spent, ended):
         print(json.dumps(line), flush=True)
 
@@ -55,7 +54,7 @@ def compare(
     """Seconds a round by contestant and turn, and by contestant what it says in the end.
 
     rounds: None for the workload's own. turn: the rounds of a turn. play: (workload, name) -> the rounds, as they are
-    played, each with an accuracy. Raises EOFError where a contestant fails.
+    played, each with an accuracy. Ends the script where a contestant fails.
     """
     context = multiprocessing.get_context("spawn")
     ours, spent = {}, {name: [] for name in names}
@@ -64,17 +63,25 @@ def compare(
         context.Process(target=contestant, args=(play, workload, name, there), daemon=True).start()
         there.close()  # so that the end of a contestant that fails is seen
         ours[name] = here
-        here.recv()  # it is ready
+        heard(here)  # it is ready
     from fedrepro import bench  # now that the loops are started, which are not to inherit how long torch's threads spin
 
     rounds = rounds or bench.find(workload).rounds
     for _ in range(1 + max(1, rounds // turn)):
         for name, pipe in ours.items():
             pipe.send(turn)
-            spent[name].append(pipe.recv())
+            spent[name].append(heard(pipe))
     for pipe in ours.values():
         pipe.send(0)
-    return {name: turns[1:] for name, turns in spent.items()}, {name: pipe.recv() for name, pipe in ours.items()}
+    return {name: turns[1:] for name, turns in spent.items()}, {name: heard(pipe) for name, pipe in ours.items()}
+
+
+def heard(pipe: Connection) -> Any:
+    """What a contestant says; the script ends where it has failed."""
+    try:
+        return pipe.recv()
+    except EOFError:
+        sys.exit("a contestant has failed: what it said stands above.")
 
 
 def contestant(play: Play, workload: str, name: str, pipe: Connection) -> None:

@@ -349,9 +349,9 @@ def _installed() -> Sources:
 
     def check(config: RunConfig) -> None:
         methods.check(config.method, {key: value for key, value in config.hyper.items() if value != OPEN})
-        source(config.dataset)
+        known = parameters(config.dataset)
         for key in config.data:
-            if key not in parameters(config.dataset):
-                raise unknown(f"setting of {config.dataset}", key, parameters(config.dataset))
+            if key not in known:
+                raise unknown(f"setting of {config.dataset}", key, known)
 
     return Sources(source_files, source, samples, sheet_files, check)

@@ -235,7 +235,8 @@ def published(paper: Paper) -> dict[tuple[str, ...], Published]:
             for row in rows
         }
         for number in found.values():
-            [float(digits) for digits in (number.mean, *number.spread.split("..")) if digits]
+            for digits in filter(None, (number.mean, *number.spread.split(".."))):
+                float(digits)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} cannot be read ({error}): restore it from git.") from error
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from fedrepro import claims, quantities, tables
@@ -76,7 +75,7 @@ def _overview(papers: list[Paper], fates: list[Fate], claims: Claims) -> str:
 
 def _paper(paper: Paper, fates: list[Fate], claims: Mapping[str, str]) -> str:
     """A paper's tables with their counts, its claims with their verdicts, and why numbers deviate or are not there."""
-    deviating, absent = _reasons(paper, fates, "deviation"), _reasons(paper, fates, "not-run", _unseen(paper))
+    deviating, absent = _reasons(paper, fates, "deviation", {}), _reasons(paper, fates, "not-run", _unseen(paper))
     parts = [
         _tables(paper, fates) if fates else "The paper prints no numbers that could be compared.",
         _claims(paper, claims) if claims else "",
@@ -102,10 +101,8 @@ def _claims(paper: Paper, verdicts: Mapping[str, str]) -> str:
     return grid(["claim", "verdict", "what the paper says"], rows, [True, True, True])
 
 
-def _reasons(
-    paper: Paper, fates: list[Fate], status: str, beside: Mapping[str, list[str]] = MappingProxyType({})
-) -> str:
-    """The reasons of one status, each with the number of its cells by table, and with other places that have it."""
+def _reasons(paper: Paper, fates: list[Fate], status: str, beside: Mapping[str, list[str]]) -> str:
+    """The reasons of one status, each with the number of its cells by table, and with the places `beside` these."""
     found: dict[str, Counter[str]] = {}
     for fate in fates:
         if fate.status == status:
