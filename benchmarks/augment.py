@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate, islice
 
-import fedrepro  # isort: skip  # noqa: F401  (before torch, whose threads it tells how long to spin)
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -68,10 +67,23 @@ def played(name: str, side: str) -> Iterator[float | None]:
             yield bench.accuracy(training)
 
 
-def one_after_another() -> contextlib.AbstractContextManager:
-    from fedrepro import lift
+@contextlib.contextmanager
+def torch_convolutions() -> Iterator[None]:
+    from fedrepro import convnets, lift
+    from fedrepro.methods import networks
+    from fedrepro.nets import pixels
 
-    return lift.modes(clients="loop")
+    cnn = convnets.cnn
+
+    def plain(*asked, **settings):
+        def apply(params, x):
+            leaves = [layer[key] for layer in params.values() for key in ("weight", "bias")]
+            return convnets._in_torch(settings.get("padding", (0, 0)), pixels(x), leaves)
+
+        return cnn(*asked, **settings)._replace(apply=apply, descend=None)
+
+    with lift.modes(clients="loop"), mock.patch.object(networks, "cnn", plain):
+        yield
 
 
 def batched() -> contextlib.AbstractContextManager:
@@ -84,10 +96,6 @@ def freed_memory() -> contextlib.AbstractContextManager:
     from fedrepro import lift
 
     return mock.patch.object(lift, "keep_freed_memory")
-
-
-def long_spins() -> contextlib.AbstractContextManager:
-    return mock.patch.dict(os.environ, GOMP_SPINCOUNT="300000")  # libgomp's own number
 
 
 def torch_elu() -> contextlib.AbstractContextManager:
@@ -161,9 +169,8 @@ def float32(config):
 
 
 LEVERS = {
-    "compiled-loops-W1": Lever("W1", one_after_another),
-    "compiled-loops-W2": Lever("W2", one_after_another),
-    "short-spins": Lever("W1", long_spins),
+    "compiled-loops-W1": Lever("W1", torch_convolutions),
+    "compiled-loops-W2": Lever("W2", torch_convolutions),
     "kept-memory-W1": Lever("W1", freed_memory),
     "kept-memory-W3": Lever("W3", freed_memory),
     "kept-memory-W4": Lever("W4", freed_memory, precision="bf16"),

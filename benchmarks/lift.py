@@ -18,7 +18,6 @@ import statistics
 import time
 from collections.abc import Callable
 
-import fedrepro  # isort: skip  # noqa: F401  (before torch, whose threads it tells how long to spin)
 import torch
 
 from fedrepro import lift, methods, trees

@@ -64,7 +64,7 @@ def compare(
         there.close()  # so that the end of a contestant that fails is seen
         ours[name] = here
         heard(here)  # it is ready
-    from fedrepro import bench  # now that the loops are started, which are not to inherit how long torch's threads spin
+    from fedrepro import bench
 
     rounds = rounds or bench.find(workload).rounds
     for _ in range(1 + max(1, rounds // turn)):
@@ -107,7 +107,6 @@ def contest(workload: str, name: str) -> Iterator[float | None]:
 
 def loop(workload: str, name: str) -> Iterator[float | None]:
     """An obvious loop, with torch as it comes."""
-    import torch  # isort: skip  # noqa: F401  (before fedrepro, which says how long torch's threads spin)
     import plain
 
     from fedrepro import bench

@@ -1,13 +1,17 @@
 """The convolutional networks against torch's own convolutions, pooling and autograd."""
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.func import grad, grad_and_value
 
-from fedrepro import trees
+from fedrepro import kernels, trees
 from fedrepro.convnets import _in_torch, cnn
 from fedrepro.errors import UsageError
 from fedrepro.nets import cross_entropy
@@ -19,6 +23,8 @@ SIZES = {
     "padded": ((1, 28, 28), {"padding": (2, 2), "filters": (5, 7), "hidden": (9,)}),
     "first padded": ((1, 28, 28), {"padding": (2, 0)}),
 }
+
+_even = st.sampled_from((6, 8, 12, 14))  # sides of images
 
 
 def plain(params, x, padding):
@@ -82,6 +88,53 @@ def test_threads_share_clients_and_change_no_bit(case):
         torch.set_num_threads(before)
     for other in found[1:]:
         assert all(torch.equal(leaf, other[name]) for name, leaf in found[0].items() if name.startswith("conv"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batch=st.integers(1, 70), inputs=st.integers(1, 4), filters=st.integers(1, 12), sides=st.tuples(_even, _even),
+    deeper=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_the_compiled_loops_are_torchs_layers(batch, inputs, filters, sides, deeper, seed):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = (batch, inputs, *sides), (filters, inputs, 5, 5), (filters,)
+    x, weight, bias = (torch.randn(size, generator=generator).requires_grad_() for size in sizes)
+    rows, batched = batch_last(x.detach()), lambda found: found[0].unflatten(-1, (-1, batch)).movedim(-1, 0)
+    h, which = kernels.pooled(rows, weight.detach()[None], bias.detach()[None], batch)
+    y = F.conv2d(x, weight, bias)
+    torch.testing.assert_close(batched(h), F.max_pool2d(y, 2).relu(), rtol=1e-5, atol=1e-5)
+    # Of two that are equal but for rounding, torch may choose the other one.
+    four = y.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).transpose(3, 4).flatten(4)
+    of = batched(which).long()
+    wanted = four.gather(-1, of.clamp(max=3)[..., None])[..., 0] * (of < 4)
+    torch.testing.assert_close(batched(h), wanted, rtol=1e-5, atol=1e-5)
+    slope = torch.randn(wanted.shape, generator=generator)
+    wanted.backward(slope)
+    found = kernels.pooled_gradient(rows, weight.detach()[None], batch_last(slope), which, batch, deeper)
+    torch.testing.assert_close(found[0][0], weight.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found[1][0], bias.grad, rtol=1e-4, atol=1e-4)
+    assert (found[2] is not None) == deeper
+    if deeper:
+        torch.testing.assert_close(batched(found[2]), x.grad, rtol=1e-4, atol=1e-4)
+
+
+def batch_last(x):
+    """Images [B, C, H, W] as the loops have them, of one client: [1, C, H, W*B]."""
+    return x.movedim(0, -1).flatten(2).unsqueeze(0)
+
+
+def test_nothing_but_its_own_numbers_is_written():
+    # The batch is no multiple of eight, nor are the rows: what is taken at once reaches into what stands beside.
+    x, weight, bias = torch.randn(3, 1, 8, 6 * 11), torch.randn(3, 3, 1, 5, 5), torch.randn(3, 3)
+    together = kernels.pooled(x, weight, bias, 11)
+    alone = [kernels.pooled(x[k : k + 1], weight[k : k + 1], bias[k : k + 1], 11) for k in range(3)]
+    for found, single in zip(together, zip(*alone, strict=True), strict=True):
+        assert torch.equal(found, torch.cat(single))
+
+
+def test_the_loops_leave_torch_its_number_of_threads():
+    count = "import torch; torch.set_num_threads(1); from fedrepro import kernels; print(torch.get_num_threads())"
+    assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 def test_clients_batched_are_clients_alone(case):

@@ -217,8 +217,11 @@ FAMILY = [f"methods/{name}" for name in ("federated", "local", "networks", "opti
     [
         ("f-irm", ["methods/games"]),
         ("v-fl-smooth-fast", ["methods/games"]),
-        ("fedavg", ["convnets", "kernels", "modules", "resnets", *FAMILY]),
-        ("erm", ["convnets", "kernels", "modules", "resnets", "methods/domains", "methods/weightings", *FAMILY]),
+        ("fedavg", ["compiled", "convnets", "kernels", "modules", "resnets", *FAMILY]),
+        (
+            "erm",
+            ["compiled", "convnets", "kernels", "modules", "resnets", "methods/domains", "methods/weightings", *FAMILY],
+        ),
     ],
 )
 def test_the_files_behind_a_method(name, own):
