@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from fedrepro import __version__
 from fedrepro.errors import FedreproError, Interrupted
@@ -255,9 +257,7 @@ def doctor() -> None:
 @data.command("list")
 def data_list() -> None:
     """List the datasets, and whether their data are there."""
-    from fedrepro import show
-
-    console().print(show.datasets())
+    _listed("datasets", lambda: import_module("fedrepro.show").datasets())
 
 
 @data.command("fetch")
@@ -320,9 +320,7 @@ def _lists(name: str, summary: str) -> None:
     """A command that prints what the function of that name in show.py makes."""
 
     def command() -> None:
-        from fedrepro import show
-
-        console().print(getattr(show, name)())
+        _listed(name, lambda: getattr(import_module("fedrepro.show"), name)())
 
     show.command(name, help=summary)(command)
 
@@ -350,9 +348,14 @@ def show_claims(
     paper: Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.")] = None,
 ) -> None:
     """Print the claims of the papers and how they fare, straight from the records."""
-    from fedrepro import claims
+    _listed(f"claims-{paper}" if paper else "claims", lambda: import_module("fedrepro.claims").show(paper))
 
-    console().print(claims.show(paper))
+
+def _listed(name: str, make: Callable[[], RenderableType]) -> None:
+    """Print a listing, made anew only where something has changed."""
+    from fedrepro import kept
+
+    console().print(kept.listing(name, make))
 
 
 def console() -> Console:

@@ -392,7 +392,7 @@ def test_show_runs_has_ad_hoc_ones_and_damaged_records(folder):
     assert "damaged" in fedrepro("show", "runs").out
 
 
-def test_show_methods_has_the_plugins_that_were_left_out(monkeypatch):
+def test_show_methods_has_the_plugins_that_were_left_out(folder, monkeypatch):
     from fedrepro import methods
 
     monkeypatch.setattr(methods, "discover", lambda: (methods.REGISTRY, {"mine": "it cannot be loaded"}))
@@ -475,7 +475,7 @@ def test_a_bench_that_cannot_be(arguments, message):
 # The end of every command
 
 
-def test_what_is_unexpected_is_one_line(monkeypatch):
+def test_what_is_unexpected_is_one_line(folder, monkeypatch):
     from fedrepro import show
 
     monkeypatch.setattr(show, "papers", lambda: 1 / 0)
@@ -489,7 +489,7 @@ def test_what_is_unexpected_is_one_line(monkeypatch):
         fedrepro("show", "papers")
 
 
-def test_an_interrupt_anywhere_is_exit_code_130(monkeypatch):
+def test_an_interrupt_anywhere_is_exit_code_130(folder, monkeypatch):
     from fedrepro import show
 
     def interrupted():

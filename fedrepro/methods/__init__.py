@@ -15,12 +15,11 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from fedrepro import PLUGINS
 from fedrepro.config import Stop
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.methods import domains, federated, games, gans
 from fedrepro.types import Method, Task
-
-GROUP = "fedrepro.methods"
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def discover() -> tuple[dict[str, Row], dict[str, str]]:
     """All methods, built in and from plugins, and the faults {name: reason} of the plugins that were left out."""
     rows, faults = dict(REGISTRY), {}
     try:
-        points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+        points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
     except Exception as error:  # the metadata of some package are damaged
         return rows, {"of plugins": f"no plugin can be found: {type(error).__name__}: {error}"}
     for point in points:
