@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from fedrepro import page, verdicts
+from fedrepro import kept, page, verdicts
 from fedrepro.files import file_digest, write_text
 from fedrepro.verdicts import Report
 
@@ -54,9 +54,17 @@ def _files(place: Path) -> list[Path]:
 
 
 def _digest(root: Path) -> str:
-    """sha256 of the inputs' contents, and of the versions of what draws figures and resamples seeds."""
-    digest = hashlib.sha256(" ".join((sys.version, *map(version, DRAWN_BY))).encode())
-    for path in inputs(root):
+    """sha256 of the inputs' contents, and of the versions of what draws figures and resamples seeds.
+
+    They are read anew where a file has another size or time than it had then.
+    """
+    files, versions = inputs(root), " ".join((sys.version, *map(version, DRAWN_BY)))
+    return kept.value("inputs", kept.stamp(files, versions), lambda: _contents(files, versions), root)
+
+
+def _contents(files: list[Path], versions: str) -> str:
+    digest = hashlib.sha256(versions.encode())
+    for path in files:
         content = path.read_bytes() if path.exists() else b""
         digest.update(f"\n{path} {len(content)}\n".encode() + content)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Listings that take seconds to make, kept in .fedrepro/ for as long as every file that they may show is as it was."""
+"""What takes long to find, kept in .fedrepro/ for as long as every file behind it has the size and time that it had."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib.metadata import entry_points, version
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -27,20 +28,50 @@ DATA = ("FEDREPRO_DATA_DIR", "data/cache")  # the variable and the folder of dat
 def listing(name: str, make: Callable[[], RenderableType]) -> RenderableType:
     """What `make()` gives, or what it gave when all files had the same sizes and times as now.
 
-    `make` gives a Table, a Text or a Group of them. Nothing is kept outside of a project, nor beside plugins, which
-    may change anywhere.
+    `make` gives a Table, a Text or a Group of them. Nothing is kept beside plugins, which may change anywhere.
     """
-    if not Path("params.yaml").exists() or _plugins():
+    if not _project(".") or _plugins():
         return make()
-    path, stamp = FOLDER / f"{name}.json", _stamp()
+    made = []
+
+    def plain() -> object:
+        made.append(make())
+        return _plain(made[0])
+
+    found = value(name, _behind_all(), plain)
+    return made[0] if made else _drawn(found)
+
+
+def value(name: str, stamp: str, find: Callable[[], Any], root: str | Path = ".") -> Any:
+    """What `find()` gives, which is JSON, or what it gave the last time, if that was with the same stamp.
+
+    Nothing is kept outside of a project.
+    """
+    if not _project(root):
+        return find()
+    path = Path(root) / FOLDER / f"{name}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):  # nothing is kept, or it is damaged
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["stamp"] == stamp:
-            return _drawn(kept["listing"])
-    made = make()
+            return kept["value"]
+    found = find()
     with suppress(FedreproError):  # a folder that nobody may write to keeps nothing
-        write_text(path, json.dumps({"stamp": stamp, "listing": _plain(made)}))
-    return made
+        write_text(path, json.dumps({"stamp": stamp, "value": found}))
+    return found
+
+
+def stamp(files: Iterable[Path], *more: str) -> str:
+    """sha256 of the names, sizes and times of files, and of what else matters."""
+    digest = hashlib.sha256("\n".join(more).encode())
+    for path in files:
+        with suppress(OSError):  # it is gone by now
+            found = path.stat()
+            digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _project(root: str | Path) -> bool:
+    return (Path(root) / "params.yaml").exists()
 
 
 def _plugins() -> bool:
@@ -50,16 +81,12 @@ def _plugins() -> bool:
         return True
 
 
-def _stamp() -> str:
-    """sha256 of the sizes and times of the files behind all listings, and of what else these depend on."""
+def _behind_all() -> str:
+    """The stamp of all that any listing may show."""
     variable, cache = DATA
-    digest = hashlib.sha256(" ".join((sys.version, version("numpy"), os.environ.get(variable, ""))).encode())
-    for place in (PACKAGE, Path("params.yaml"), Path("papers"), Path("runs"), Path(os.environ.get(variable) or cache)):
-        for path in _below(place.expanduser()):
-            with suppress(OSError):  # it is gone by now
-                found = path.stat()
-                digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    lent = os.environ.get(variable, "")
+    places = PACKAGE, Path("params.yaml"), Path("papers"), Path("runs"), Path(lent or cache).expanduser()
+    return stamp((path for place in places for path in _below(place)), sys.version, version("numpy"), lent)
 
 
 def _below(place: Path) -> Iterator[Path]:

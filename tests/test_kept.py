@@ -95,10 +95,10 @@ def test_the_data_are_where_they_are_read_from():
     assert (kinds.FOLDER_VARIABLE, str(kinds.CACHE)) == kept.DATA
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", '{"stamp": 1}', '{"stamp": "STAMP", "listing": 3}'])
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", '{"stamp": 1}'])
 def test_what_is_damaged_is_made_anew(made, text):
     [path] = kept.FOLDER.glob("*")
-    path.write_text(text.replace("STAMP", kept._stamp()))
+    path.write_text(text)
     assert made()
     assert not made()
 
