@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -42,15 +41,9 @@ def inputs(root: Path) -> list[Path]:
     """The files that a verdict depends on: papers, planned runs, what was rendered of them, and this package."""
     folders = [path for folder in ("papers", "runs", "reports") for path in sorted((root / folder).glob("*"))]
     apart = (root / "runs" / "adhoc", root / "reports" / "agreement", verdicts.path(root))
-    found = [path for folder in folders if folder not in apart for path in _files(folder)]
+    found = [path for folder in folders if folder not in apart for path in kept.files(folder)]
     own = [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / source for source in page.sources())]
     return sorted({*found, *own, *(root / "docs").glob("protocol-*.md"), root / "params.yaml"})
-
-
-def _files(place: Path) -> list[Path]:
-    """The files in a folder and below, also where a folder is a link; a file itself."""
-    below = [Path(folder, name) for folder, _, names in os.walk(place, followlinks=True) for name in names]
-    return below if place.is_dir() else [place]
 
 
 def _digest(root: Path) -> str:

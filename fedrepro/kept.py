@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -60,10 +60,16 @@ def value(name: str, stamp: str, find: Callable[[], Any], root: str | Path = "."
     return found
 
 
-def stamp(files: Iterable[Path], *more: str) -> str:
-    """sha256 of the names, sizes and times of files, and of what else matters."""
+def files(place: Path) -> list[Path]:
+    """The files in a folder and below, also where a folder is a link; a file itself."""
+    below = [Path(folder, name) for folder, _, names in os.walk(place, followlinks=True) for name in names]
+    return below if place.is_dir() else [place]
+
+
+def stamp(paths: Iterable[Path], *more: str) -> str:
+    """sha256 of the names, sizes and times of files, in whatever order, and of what else matters."""
     digest = hashlib.sha256("\n".join(more).encode())
-    for path in files:
+    for path in sorted(paths):
         with suppress(OSError):  # it is gone by now
             found = path.stat()
             digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
@@ -85,17 +91,9 @@ def _behind_all() -> str:
     """The stamp of all that any listing may show."""
     variable, cache = DATA
     lent = os.environ.get(variable, "")
-    places = PACKAGE, Path("params.yaml"), Path("papers"), Path("runs"), Path(lent or cache).expanduser()
-    return stamp((path for place in places for path in _below(place)), sys.version, version("numpy"), lent)
-
-
-def _below(place: Path) -> Iterator[Path]:
-    """A file, or those in a folder and below, in order."""
-    if place.is_file():
-        yield place
-    for folder, folders, names in os.walk(place, followlinks=True):
-        folders[:] = sorted(set(folders) - {"__pycache__"})
-        yield from (Path(folder, name) for name in sorted(names))
+    places = Path("params.yaml"), Path("papers"), Path("runs"), Path(lent or cache).expanduser()
+    found = (path for place in places for path in files(place))
+    return stamp([*PACKAGE.rglob("*.py"), *found], sys.version, version("numpy"), lent)
 
 
 def _plain(drawn: RenderableType) -> object:
