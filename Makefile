@@ -31,15 +31,14 @@ $(VENV)/.stamp: requirements.lock pyproject.toml
 	$(BIN)/pip install --no-deps --no-build-isolation -e .
 	touch $@
 
-repro: setup ## bring all results up to date, render them again, compare them with the published numbers
+repro: setup ## bring all results up to date, write the report page, compare with the published numbers
 	$(BIN)/dvc repro
-	$(BIN)/dvc repro --single-item --force report
+	$(BIN)/fedrepro report
 	$(BIN)/fedrepro show table flgames-2022 table1
 	$(BIN)/fedrepro check
 
-test: setup ## lint, compare the generated pipeline files with the specs, run the tests
+test: setup ## lint, run the tests
 	$(BIN)/ruff check .
-	$(BIN)/fedrepro plan --check
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # A copy of the sources without any result, budget `smoke`, no data folder: the whole pipeline from nothing.
@@ -47,12 +46,13 @@ test: setup ## lint, compare the generated pipeline files with the specs, run th
 smoke: setup ## run the whole pipeline from nothing in build/smoke, in minutes, without network or data
 	rm -rf $(SMOKE)
 	mkdir -p $(SMOKE)
-	git ls-files --cached --others --exclude-standard -- . ':!runs' ':!reports' ':!*dvc.lock' \
+	git ls-files --cached --others --exclude-standard -- . ':!runs' ':!studies' ':!reports' ':!*dvc.lock' \
 	  | while read -r file; do if [ -e "$$file" ]; then echo "$$file"; fi; done \
 	  | tar -cf - -T - | tar -xf - -C $(SMOKE)
-	sed -E -i.paper 's/: *(paper|desk) *(#.*)?$$/: smoke/' $(SMOKE)/params.yaml
+	sed -E -i.paper -e 's/budget: .*/budget: smoke/' -e 's/^sources: .*/sources: [digits, drawn]/' \
+	  -e 's/^extractors: .*/extractors: [digits]/' $(SMOKE)/params.yaml
 	cd $(SMOKE) && unset FEDREPRO_DATA_DIR && export PYTHONPATH="$$PWD" && dvc config core.no_scm true \
-	  && fedrepro plan && dvc repro && fedrepro show table flgames-2022 table1
+	  && dvc repro && fedrepro report && fedrepro show table flgames-2022 table1
 
 bench: setup ## measure the workloads of benchmarks/
 	for workload in W1 W2 W3 W4; do $(BIN)/fedrepro bench $$workload; done
@@ -65,8 +65,9 @@ lock: setup ## renew requirements.lock after a change of pyproject.toml (needs t
 
 # A page has a rendered file between <!-- NAME:begin --> and <!-- NAME:end -->.
 readme: ## copy the rendered tables and summaries into README.md and docs/
-	for file in reports/tables/flgames-2022/table[12].md reports/summary/*.md; do \
+	for file in reports/flgames-2022/rendered/table[12].md reports/summary.md reports/*/rendered/summary.md; do \
 	  name=$$(basename "$$file" .md); \
+	  case $$file in reports/summary.md) name=papers;; */summary.md) name=$$(cut -d/ -f2 <<< $$file);; esac; \
 	  sed -E -i.old -e "/<!-- $$name:begin -->/,/<!-- $$name:end -->/{//!d;}" \
 	    -e "/<!-- $$name:begin -->/r $$file" README.md docs/what-reproduces.md; \
 	done

@@ -27,12 +27,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.transforms import RandomRotation
 
-from fedrepro import lift, methods, trees
-from fedrepro.config import RunConfig
+from fedrepro import methods
+from fedrepro.core import lift, trees
+from fedrepro.core.types import Task
 from fedrepro.data import Federation, load
-from fedrepro.scoring import in_parts, score
-from fedrepro.train import Training
-from fedrepro.types import Task
+from fedrepro.judges.scoring import in_parts, score
+from fedrepro.records.config import RunConfig
+from fedrepro.training.train import Training
 
 LR, BATCH, DEGREES = 1e-3, 64, 45
 NEVER = 10**6

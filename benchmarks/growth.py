@@ -17,8 +17,10 @@ from pathlib import Path
 
 import matplotlib
 
-from fedrepro import bench, lift, runs
-from fedrepro.bench import Workload
+import bench
+from bench import Workload
+from fedrepro.core import lift
+from fedrepro.training import runs
 
 CLIENTS, SEEDS = (10, 20, 50, 100), 5
 TOLERANCE = 0.2  # of the goal: the round of 100 clients takes at most so much more than that of ten

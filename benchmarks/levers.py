@@ -54,12 +54,15 @@ def played(name: str, side: str) -> Iterator[float | None]:
     """The trainer on the workload of a lever, with it or without."""
     lever = LEVERS[name]
     with lever.without() if side == "without" else contextlib.nullcontext():
-        from fedrepro import bench, lift, plan, runs
+        import bench
+        from fedrepro.core import lift
+        from fedrepro.papers.load import load_paper
+        from fedrepro.training import runs
 
         lift.keep_freed_memory()
         device = runs.resolve("cpu")
         if lever.where == GAME:
-            config = plan.planned("flgames-2022", GAME)[1].model_copy(update={"seeds": (0,), "stop": None})
+            config = load_paper("flgames-2022").run(GAME).model_copy(update={"seeds": (0,), "stop": None})
             training = runs.prepare(lever.change(config) if side == "without" else config, (0,), device)
         else:
             training = bench.find(lever.where).training((0,), lever.precision, device)
@@ -69,31 +72,31 @@ def played(name: str, side: str) -> Iterator[float | None]:
 
 @contextlib.contextmanager
 def torch_convolutions() -> Iterator[None]:
-    from fedrepro import convnets, lift
-    from fedrepro.methods import networks
-    from fedrepro.nets import pixels
+    from fedrepro.core import lift
+    from fedrepro.nets import choose, cnn
+    from fedrepro.nets.mlp import pixels
 
-    cnn = convnets.cnn
+    compiled = cnn.cnn
 
     def plain(*asked, **settings):
         def apply(params, x):
             leaves = [layer[key] for layer in params.values() for key in ("weight", "bias")]
-            return convnets._in_torch(settings.get("padding", (0, 0)), pixels(x), leaves)
+            return cnn._in_torch(settings.get("padding", (0, 0)), pixels(x), leaves)
 
-        return cnn(*asked, **settings)._replace(apply=apply, descend=None)
+        return compiled(*asked, **settings)._replace(apply=apply, descend=None)
 
-    with lift.modes(clients="loop"), mock.patch.object(networks, "cnn", plain):
+    with lift.modes(clients="loop"), mock.patch.object(choose, "cnn", plain):
         yield
 
 
 def batched() -> contextlib.AbstractContextManager:
-    from fedrepro import lift
+    from fedrepro.core import lift
 
     return lift.modes(clients="vmap")
 
 
 def freed_memory() -> contextlib.AbstractContextManager:
-    from fedrepro import lift
+    from fedrepro.core import lift
 
     return mock.patch.object(lift, "keep_freed_memory")
 
@@ -101,46 +104,41 @@ def freed_memory() -> contextlib.AbstractContextManager:
 def torch_elu() -> contextlib.AbstractContextManager:
     import torch.nn.functional as F
 
-    from fedrepro import nets
+    from fedrepro.nets import mlp
 
-    return mock.patch.object(nets, "elu", F.elu)
+    return mock.patch.object(mlp, "elu", F.elu)
 
 
 def plain_adam() -> contextlib.AbstractContextManager:
-    from fedrepro import fused, optim, trees
-    from fedrepro.lift import over_clients
+    from fedrepro.core import optim
+    from fedrepro.core.lift import over_clients
 
-    def adam(**settings):
-        rule = optim.adam(**settings)
+    def adam(*settings):
+        rule = optim.adam(*settings)
+        step = optim.step(rule.update)
+        return rule._replace(together=lambda *given: (over_clients(step) if given[2]["t"].dim() else step)(*given))
 
-        def update(params, gradient, s):
-            stacked = s["t"].dim()
-            step, s = (over_clients(rule.update) if stacked else rule.update)(gradient, s)
-            return trees.add(params, step), s
-
-        return update
-
-    return mock.patch.object(fused, "adam", adam)
+    return mock.patch.object(optim, "fused", adam)
 
 
 def channels_first() -> contextlib.AbstractContextManager:
     import torch.nn.functional as F
 
-    from fedrepro import gannets
+    from fedrepro.nets import gan
 
     def conv2d(x, weight, *rest, **options):
         return F.conv2d(x.contiguous(), weight.contiguous(), *rest, **options)
 
     names = {name: getattr(F, name) for name in dir(F) if not name.startswith("_")}
-    return mock.patch.multiple(gannets, channels_last=lambda x: x, F=SimpleNamespace(**names | {"conv2d": conv2d}))
+    return mock.patch.multiple(gan, channels_last=lambda x: x, F=SimpleNamespace(**names | {"conv2d": conv2d}))
 
 
 def two_passes() -> contextlib.AbstractContextManager:
     import torch
 
-    from fedrepro import gannets
+    from fedrepro.nets import gan
 
-    choose = gannets.choose
+    choose = gan.choose
 
     def apart(shape):
         generator, critic = choose(shape)
@@ -150,7 +148,7 @@ def two_passes() -> contextlib.AbstractContextManager:
 
         return generator, critic._replace(apply=apply)
 
-    return mock.patch.object(gannets, "choose", apart)
+    return mock.patch.object(gan, "choose", apart)
 
 
 def no_members() -> contextlib.AbstractContextManager:

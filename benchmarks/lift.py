@@ -1,4 +1,4 @@
-"""Time the modes of fedrepro/lift.py on the paper's MLP by batch size: which should be the default, and from where on.
+"""Time the modes of fedrepro/core/lift.py on the paper's MLP by batch size: which should be the default, from where on.
 
     python benchmarks/lift.py [--quick]
 
@@ -20,11 +20,12 @@ from collections.abc import Callable
 
 import torch
 
-from fedrepro import lift, methods, trees
-from fedrepro.bench.workloads import noise
+from fedrepro import methods
+from fedrepro.core import lift, trees
+from fedrepro.core.streams import torch_stream
+from fedrepro.core.types import Task
 from fedrepro.data.draws import Feeder
-from fedrepro.streams import torch_stream
-from fedrepro.types import Task
+from workloads import noise
 
 N, SHAPE, CLASSES = 2, (2, 28, 28), 2
 SIZES = (128, 512, 2048, 8192, 16_384, 24_576, 59_904)

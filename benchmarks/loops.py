@@ -64,7 +64,7 @@ def compare(
         there.close()  # so that the end of a contestant that fails is seen
         ours[name] = here
         heard(here)  # it is ready
-    from fedrepro import bench
+    import bench
 
     rounds = rounds or bench.find(workload).rounds
     for _ in range(1 + max(1, rounds // turn)):
@@ -109,14 +109,15 @@ def loop(workload: str, name: str) -> Iterator[float | None]:
     """An obvious loop, with torch as it comes."""
     import plain
 
-    from fedrepro import bench
+    import bench
 
     return plain.LOOPS[workload][name](bench.find(workload).data(0))
 
 
 def ours(workload: str, precision: str) -> Iterator[float | None]:
     """The project's trainer."""
-    from fedrepro import bench, lift
+    import bench
+    from fedrepro.core import lift
 
     lift.keep_freed_memory()
     training = bench.find(workload).training((0,), precision, bench.runs.resolve("cpu"))

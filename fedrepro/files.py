@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, fields
 from pathlib import Path
 
 from fedrepro.errors import FedreproError, UsageError
@@ -17,7 +13,7 @@ MISPLACED = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsE
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
-    """Replace a file by `content`: temporary file beside it, flush, fsync, rename (DESIGN section 6).
+    """Replace a file by `content`: temporary file beside it, flush, fsync, rename.
 
     Makes the folders that are missing. Raises UsageError where the path cannot be written at all, FedreproError where
     writing failed (a full disk); the old file is then as it was.
@@ -55,15 +51,6 @@ def write_json(path: str | Path, value: object) -> Path:
 def json_text(value: object) -> str:
     """What `write_json` writes: keys in the order given, so equal values give equal bytes."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def csv_text(kind: type, rows: Iterable[object]) -> str:
-    """Instances of the dataclass `kind` as CSV, a column for each of its fields; what is None is an empty field."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [field.name for field in fields(kind)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return out.getvalue()
 
 
 def file_digest(path: Path) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro import cli, runs
-from fedrepro.settings import Request, resolve
+from fedrepro.cli import app
+from fedrepro.pipeline.request import Request, resolve
+from fedrepro.training import runs
 
 SMALL = ("--dataset", "digits", "--set", "batch=64", "--set", "hidden=16", "--set", "rounds=6")
 
@@ -90,7 +91,7 @@ def fedrepro(*arguments: str | Path) -> Done:
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            cli.main(list(map(str, arguments)))
+            app.main(list(map(str, arguments)))
         except SystemExit as exit:
             code = exit.code
     return Done(code or 0, out.getvalue(), err.getvalue())
@@ -99,12 +100,12 @@ def fedrepro(*arguments: str | Path) -> Done:
 def start(*arguments: str, **options) -> subprocess.Popen:
     """Start a command as a process of its own; its progress comes through `stderr`."""
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", "from fedrepro.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from fedrepro.cli.app import main; main()", *arguments]
     return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
 def paper(root: Path, spec: str = SPEC) -> None:
-    """Write the tiny paper, without its pilot and the generated files."""
+    """Write the tiny paper, without its pilot."""
     folder = root / "papers" / PAPER
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "paper.toml").write_text(spec)

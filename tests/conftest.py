@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedrepro import methods, trees
-from fedrepro.config import RunConfig
+from fedrepro import methods
+from fedrepro.core import trees
+from fedrepro.core.types import Task
 from fedrepro.data import Federation
-from fedrepro.methods import games, gans
-from fedrepro.train import Training
-from fedrepro.types import Task
+from fedrepro.methods import games
+from fedrepro.records.config import RunConfig
+from fedrepro.training.train import Training
 
 # Batches this small are computed faster by one thread, and its sums have one order.
 torch.set_num_threads(1)
@@ -24,9 +25,23 @@ HYPER = {"batch": 4, "hidden": 6, "lr": 0.02, "phi_lr": 0.02, "net": "mlp"}
 VARIANTS = [
     (name, {"order": order} if order else {})
     for name, row in methods.discover()[0].items()
-    if row.build.__module__ != gans.__name__  # they predict no classes: tests/test_gans.py has theirs
+    if not row.generates  # tests/test_gans.py has those
     for order in (games.ORDERS if "order" in row.hyper else (None,))
 ]
+
+GANS = {  # label -> (name, hyper)
+    "gan-backbone": ("gan-backbone", {}),
+    "f2u": ("f2u", {}),
+    "f2u-bce": ("f2u", {"loss": "bce", "spectral": False}),
+    "f2a": ("f2a", {}),
+    "f2a-bce": ("f2a", {"loss": "bce"}),
+    "f2a-fixed": ("f2a", {"strength": 3.65}),
+    "gman": ("gman", {}),
+    "gman-0": ("gman-0", {}),
+    "md-gan": ("md-gan", {}),
+    "md-gan-round-robin": ("md-gan", {"mode": "round_robin"}),
+    "md-gan-average": ("md-gan", {"mode": "average"}),
+}
 
 
 def pytest_collection_modifyitems(items):

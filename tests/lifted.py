@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fedrepro.spec import Paper, load_paper
+from fedrepro.papers.load import Paper, load_paper
 
 REPO = Path(__file__).parents[1]
 
@@ -19,12 +19,9 @@ def lifted(name: str, budget: str, lift: Callable[[str], bool] = lambda reason: 
 
     paper = load_paper(name, REPO)
     tables = {n: t.model_copy(update={"not_run": kept(t.not_run)}) for n, t in paper.spec.tables.items()}
-    figures = {
-        n: f.model_copy(update={"left_out": kept(f.left_out), "not_run": "" if lift(f.not_run) else f.not_run})
-        for n, f in paper.spec.figures.items()
-    }
+    figures = {n: f.model_copy(update={"not_run": kept(f.not_run)}) for n, f in paper.spec.figures.items()}
     spec = paper.spec.model_copy(update={"tables": tables, "figures": figures})
-    return replace(paper, budget=budget, spec=spec, _drafts={})
+    return replace(paper, budget=budget, spec=spec)
 
 
 def everything(name: str, budget: str) -> Paper:

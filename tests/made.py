@@ -6,7 +6,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from fedrepro.spec import Paper, load_paper
+from fedrepro.papers.load import Paper, load_paper
+from fedrepro.papers.published import KEYS, read
+from fedrepro.records import paths
 
 NAME = "toy-2022"
 SPEC = """
@@ -102,25 +104,30 @@ def bare(spec: str) -> Path:
 
 
 def paper(root: Path, spec: str = SPEC, published: str = PUBLISHED, budget: str = "paper") -> Path:
-    """Write the toy paper under `root`, its pilots included where the spec is as it stands; returns the root."""
+    """Write the toy paper under `root`, with what its pilots found where the spec is as it stands; returns the root."""
     folder = root / "papers" / NAME
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "paper.toml").write_text(spec)
     (folder / "published.csv").write_text(published)
     (root / "params.yaml").write_text(f"{NAME}:\n  budget: {budget}\n")
-    pilots(root)
+    tuned(root)
     return root
 
 
-def pilots(root: Path) -> None:
-    """Write pilots.json with a threshold of 0.575 for every run that needs one."""
+def tuned(root: Path) -> None:
+    """Write tuned.json with a threshold of 0.575 for every run that needs one."""
     loaded = load_paper(NAME, root)
     found = {
-        run: {"threshold": 0.575, "lo": 0.55, "hi": 0.65, "config_digest": draft.pilot_config().digest()}
-        for run, draft in loaded.drafts("paper").items()
-        if draft.pilot
+        run: {"kind": "pilot", "threshold": 0.575, "lo": 0.55, "hi": 0.65, "config_digest": draft.study.digest()}
+        for run, draft in loaded.at("paper").drafts().items()
+        if draft.study and draft.study.rule.kind == "pilot"
     }
-    (loaded.folder / "pilots.json").write_text(json.dumps(found))
+    (loaded.folder / "tuned.json").write_text(json.dumps(found))
+
+
+def printed(loaded: Paper) -> dict[tuple[str, ...], tuple]:
+    """The rows of published.csv by the keys of their cells, with the fields `mean`, `spread`, `unit` and `note`."""
+    return {row[: len(KEYS)]: row for row in read(loaded).itertuples(index=False)}
 
 
 def records(root: Path, **changed: list[tuple[float, float]]) -> Paper:
@@ -151,23 +158,29 @@ def record(loaded: Paper, run: str, accuracies: list[tuple[float, float]]) -> di
         for seed, (train, test) in zip(config.seeds, accuracies, strict=False)
     }
     return {
-        "format": 1,
+        "format": 2,
         "paper": NAME,
         "run": run,
         "budget": loaded.budget,
         "config": config.model_dump(mode="json"),
-        "digest": config.digest(),
-        "code": "c0de",
-        "data": {"dataset": "toys", "source": "toys", "substitute": None, "fingerprint": "f00d", "facts": {}},
+        "resolved": config.hyper,
+        "identity": {
+            "config": config.digest(),
+            "data": "f00d",
+            "numerics": {"engine": 1, "method": 1, "data": 1},
+            "extractor": "",
+        },
+        "data": {"dataset": "toys", "source": "toys", "substitute": None, "licence": "", "files": {}, "facts": {}},
+        "extractor": "",
         "seeds": seeds,
     }
 
 
 def write(root: Path, run: str, content: dict, curves: str = UNWATCHED) -> Path:
     """Put a record and its curves where its run's belong."""
-    path = root / "runs" / NAME / run / "record.json"
+    path = paths.run(NAME, content["config"]["method"], run, root) / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content | {"curves": hashlib.sha256(curves.encode()).hexdigest()}))
+    path.write_text(json.dumps(content | {"curves": hashlib.sha256(curves.encode()).hexdigest(), "samples": ""}))
     path.with_name("curves.csv").write_text(curves)
     return path
 
@@ -180,28 +193,3 @@ def watch(loaded: Paper, run: str, curves: dict[int, dict[str, dict[int, float]]
     for seed, entry in entries.items():
         content["seeds"][seed.removeprefix("seed_")] |= entry
     write(loaded.root, run, content, text)
-
-
-def command(arguments: list[str]) -> None:
-    """A stand-in for `fedrepro` in a DVC stage: notes the call in the file `log`, and makes what the stage promises."""
-    from fedrepro import check, digests, evaluate, plan, report
-
-    verb = arguments[0]
-    named = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-    with open("log", "a") as log:
-        print(verb, *([] if len(arguments) == 1 else arguments[-1:]), file=log)
-    if verb == "digests":
-        digests.write(lambda method: Path(f"fedrepro/methods/{method}.py").read_text(), "")
-    elif verb == "data":
-        manifest = Path("data/manifests") / f"{arguments[2]}.json"
-        manifest.parent.mkdir(parents=True)
-        manifest.write_text("{}")
-    elif verb == "train":
-        plan.planned(NAME, named["--run"])
-        write(Path(), named["--run"], record(load_paper(NAME), named["--run"], ACCURACIES[named["--run"]]))
-    elif verb == "evaluate":
-        evaluate.table(NAME, named["--table"])
-    elif verb == "report":
-        report.render()
-    else:
-        check.run().enforce()

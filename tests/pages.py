@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
+
+from fedrepro.papers.load import load_papers
+from fedrepro.report.page import build
+from fedrepro.results import evaluate
 
 VOID = {"meta", "link", "img", "br", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """`elements`: (tag, attributes). `cells`: the id of a number -> the texts of its place and of all that follow."""
+    """`elements`: (tag, attributes). `cells`: the id of a number -> the texts of its place and of all that follow.
+
+    `traced`: the id of a number -> the runs that it opens.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
         self.elements: list[tuple[str, dict[str, str]]] = []
         self.cells: dict[str, list[str]] = {}
+        self.traced: dict[str, list[str]] = {}
         self.words: list[str] = []
         self.data: dict[str, Any] = {}
         self._open: list[tuple[str, dict[str, str]]] = []
@@ -31,6 +41,8 @@ class Page(HTMLParser):
         self.elements.append(element)
         if tag not in VOID:
             self._open.append(element)
+        if tag == "a" and "data-runs" in element[1] and (place := self._open[-2][1].get("id")):
+            self.traced[place] = element[1]["data-runs"].split()
         if tag == "tr":
             self._places = []
         elif tag == "td":
@@ -74,6 +86,13 @@ class Page(HTMLParser):
     def shown(self) -> str:
         """All that is there to read, with single spaces."""
         return " ".join("".join(self.words).split())
+
+
+@cache
+def built(root: Path) -> str:
+    """The page of all papers of a project, from its frames."""
+    papers = load_papers(root)
+    return build.text(papers, map(evaluate.read, papers))
 
 
 def plain(text: str) -> str:

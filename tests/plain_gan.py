@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from fedrepro import trees
+from fedrepro.core import trees
 
 _spec = importlib.util.spec_from_file_location("plain_loops", Path(__file__).parents[1] / "benchmarks" / "plain.py")
 benchmark = importlib.util.module_from_spec(_spec)

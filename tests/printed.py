@@ -17,17 +17,20 @@ import typer
 import yaml
 from typer.core import TyperCommand
 
-from fedrepro import cli, settings
+from fedrepro import methods
+from fedrepro.cli import app
 from fedrepro.data import DATASETS, sources
-from fedrepro.spec import load_paper
+from fedrepro.papers.load import load_paper
+from fedrepro.pipeline import request, run
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md")])
+PLACES = ("README.md", "docs/**/*.md", "papers/*/PROTOCOL.md", "examples/*/README.md")
+PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
 LANGUAGES = {"sh", "text", "python", "toml", "yaml", "csv"}
 TYPED = ("fedrepro", "dvc", "make", "pip", "pytest", "git", "python", "source", "export")
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.M)
 # What a page may write for a name that the reader chooses, and a name to try it with.
-PLACEHOLDERS = {"P": "flgames-2022", "PAPER": "flgames-2022", "R": "colored-mnist-fedavg", "TABLE": "table1"}
+PLACEHOLDERS = {"P": "flgames-2022", "PAPER": "flgames-2022", "R": "colored-mnist-f-irm-parallel", "TABLE": "table1"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def prose(page: Path) -> str:
 
 
 def inline(page: Path) -> list[str]:
-    """The commands among the words of a page, such as `fedrepro plan`."""
+    """The commands among the words of a page, such as `fedrepro check`."""
     spans = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose(page)))
     return list(dict.fromkeys(span for span in spans if span.split()[0] in ("fedrepro", "dvc", "make") and " " in span))
 
@@ -88,7 +91,7 @@ def parse(command: str) -> None:
 
 def _fedrepro(words: list[str]) -> None:
     """Parse as the command line does, without doing anything; a command's name alone stands for the command."""
-    command = typer.main.get_command(cli.app)
+    command = typer.main.get_command(app.app)
     for word in words:
         command = getattr(command, "commands", {}).get(word)
         if command is None:
@@ -102,23 +105,23 @@ def _fedrepro(words: list[str]) -> None:
     assert done.code == 0, done.err
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        _exists(words[0], seen)
+        _exists(words, seen)
 
 
-def _exists(verb: str, given: dict) -> None:
+def _exists(words: list[str], given: dict) -> None:
     """UsageError for a method, dataset, paper, run, table or setting that is not there."""
-    if verb == "train":
-        settings.resolve(settings.Request(**{key: given[key] for key in ASKED}, sets=tuple(given["sets"] or ())))
+    if words[0] == "train":
+        request.resolve(request.Request(**{key: given[key] for key in ASKED}, sets=tuple(given["sets"] or ())))
+    elif words[0] == "run":
+        run.planned(map(load_paper, given["names"] or ()), given["method"])
+    elif words[:2] == ["show", "method"]:
+        methods.find(given.pop("name"))
     elif given.get("paper"):
         paper = load_paper(given["paper"])
         if given.get("table"):
             paper.table(given["table"])
-        if given.get("figure"):
-            paper.figure(given["figure"])
-        if given.get("sheet"):
-            paper.sheet(given["sheet"])
         if given.get("run"):
-            getattr(paper, verb)(given["run"])
+            paper.study(given["run"])
     for key in ("name", "dataset", "source"):
         assert given.get(key) is None or given[key] in {*DATASETS, *sources.SOURCES, "inception"}
 
@@ -130,7 +133,6 @@ def _dvc(words: list[str]) -> None:
     from dvc.cli import parse_args
 
     targets = getattr(parse_args(words), "targets", None) or []
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     for target in targets:
-        file, colon, stage = target.rpartition(":")
-        stages = yaml.safe_load((ROOT / (file or "dvc.yaml")).read_text())["stages"]
-        assert (stage if colon else target) in stages, target
+        assert target.partition("@")[0] in stages, target

@@ -11,8 +11,8 @@ from scipy import stats
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as theirs
 
+from fedrepro.core.streams import torch_stream
 from fedrepro.data import augment
-from fedrepro.streams import torch_stream
 
 EVERY = {
     "rotation": augment.rotation(45),

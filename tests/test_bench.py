@@ -12,7 +12,8 @@ import pytest
 import torch
 from plain_gan import benchmark as plain
 
-from fedrepro import bench, trees
+import bench
+from fedrepro.core import trees
 from fedrepro.data import sources
 from fedrepro.data.draws import Feeder
 

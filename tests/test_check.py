@@ -1,14 +1,20 @@
-"""The verdict: what makes `fedrepro check` fail, and what it writes."""
+"""The verdict: what makes `fedrepro check` fail, and how it is told."""
 
 import io
 import json
+import re
+from pathlib import Path
 
 import made
 import pytest
 from rich.console import Console
 
-from fedrepro import check, evaluate, report, verdicts, verify
 from fedrepro.errors import OutsideTolerance
+from fedrepro.papers.load import load_paper, load_papers
+from fedrepro.records import paths
+from fedrepro.report import verdict
+from fedrepro.results import evaluate
+from fedrepro.results.check import check
 
 OUTSIDE = [(0.70, 0.10), (0.71, 0.11), (0.72, 0.12)]  # of toys-plain: the training accuracy is 14 points too low
 
@@ -19,22 +25,30 @@ def declared(when):
 
 
 def checked(root, spec=made.SPEC, budget="paper", **changed):
-    """The report on a toy paper whose records, measures and tables were just made."""
+    """The verdict on a toy paper whose records and frames were just made."""
     made.paper(root, spec=spec, budget=budget)
-    made.records(root, **changed)
-    evaluate.table(made.NAME, "t1", root)
-    report.render(root)
-    return check.run(root)
+    paper = made.records(root, **changed)
+    evaluate.write(paper, evaluate.evaluate(paper))
+    return again(root)
+
+
+def again(root):
+    return check([load_paper(made.NAME, root)])
+
+
+def said(report):
+    """What `check --json` prints."""
+    return json.loads(json.dumps(report.as_json(), allow_nan=False))
 
 
 def statuses(report):
-    return [cell.status for cell in report.cells]
+    return report.cells.status.tolist()
 
 
 def test_all_within_passes_and_says_so(tmp_path):
     report = checked(tmp_path)
     report.enforce()
-    summary = json.loads((tmp_path / "reports/check.json").read_text())
+    summary = said(report)
     counts = summary["counts"]["toy-2022"]["t1"]
     assert (counts["within"], sum(counts.values())) == (6, 6)
     assert summary["problems"] == []
@@ -46,7 +60,7 @@ def test_outside_without_a_declaration_fails(tmp_path):
     with pytest.raises(OutsideTolerance, match="type=none, Plain, train_accuracy: reproduced 71.00.*84.88") as raised:
         report.enforce()
     assert raised.value.exit_code == 3
-    cells = json.loads((tmp_path / "reports/check.json").read_text())["cells"]
+    cells = said(report)["cells"]
     [cell] = [cell for cell in cells if cell["reason"]]
     assert cell == {
         "paper": "toy-2022", "table": "t1", "dataset": "Toys", "variant": "type=none", "method": "Plain",
@@ -77,25 +91,31 @@ def test_declaration_about_no_cell_fails_unless_it_is_for_another_budget(tmp_pat
 
 def test_missing_record_fails_and_its_cells_are_missing(tmp_path):
     checked(tmp_path)
-    (tmp_path / "runs/toy-2022/toys-plain/record.json").unlink()
-    report = check.run(tmp_path)
+    (tmp_path / "runs/toy-2022/plain/toys-plain/record.json").unlink()
+    report = again(tmp_path)
     assert statuses(report)[:3] == ["missing", "missing", "within"]
     with pytest.raises(OutsideTolerance, match="toys-plain/record.json is missing"):
         report.enforce()
 
 
-@pytest.mark.parametrize(
-    "file", ["index.html", "metrics/toy-2022/t1.csv", *(f"tables/toy-2022/t1.{k}" for k in ("csv", "md", "tex"))]
-)
-def test_a_file_that_its_records_do_not_render_fails(tmp_path, file):
-    checked(tmp_path)
-    path = tmp_path / "reports" / file
-    path.write_text(path.read_text().replace("8", "9", 1))
-    with pytest.raises(OutsideTolerance, match=f"{file} does not equal what its records render"):
-        check.run(tmp_path).enforce()
+@pytest.mark.parametrize("file", ["cells.csv", "points.csv", "claims.csv", "metrics.json"])
+def test_a_frame_that_its_records_do_not_give_fails(tmp_path, file):
+    checked(tmp_path).enforce()
+    path = tmp_path / "reports/toy-2022" / file
+    path.write_text(path.read_text().replace("e", "9", 1))
+    problem = rf"{file} does not equal what its records give: run `fedrepro evaluate toy-2022`\.$"
+    with pytest.raises(OutsideTolerance, match=problem):
+        again(tmp_path).enforce()
     path.unlink()
-    with pytest.raises(OutsideTolerance, match=f"{file} does not equal what its records render"):
-        check.run(tmp_path).enforce()
+    with pytest.raises(OutsideTolerance, match=problem):
+        again(tmp_path).enforce()
+
+
+def test_nothing_is_written_and_nothing_kept(tmp_path):
+    checked(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again(tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_problems_are_counted(tmp_path):
@@ -139,87 +159,29 @@ def test_cells_with_the_same_reason_share_a_row_unless_all_are_asked_for(tmp_pat
     assert "-16.56 to" not in text
 
 
+def test_every_paper_s_cells_with_a_reason_have_a_row_each_and_ranges_are_told():
+    report = check(load_papers(Path(__file__).parents[1]))
+    text, told = shown(report, every=True), report.cells[report.cells.reason != ""]
+    assert len(re.findall(r"^│ \S", text, re.M)) == len(told)
+    ranged = told[told.least.notna()]
+    assert len(ranged) > 0
+    assert all(f" {row.least:g} to {row.greatest:g} " in text for row in ranged.itertuples())
+
+
 def test_cells_outside_have_a_row_each(tmp_path):
     text = shown(checked(tmp_path, toys_plain=[(0.7, 0.3)] * 3))
     assert text.count("no deviation is declared.") == 2
 
 
-def test_metrics_and_points_of_a_paper(tmp_path):
+def test_metrics_of_a_paper(tmp_path):
     checked(tmp_path, toys_plain=OUTSIDE)
-    metrics = json.loads((tmp_path / "reports/agreement/toy-2022.json").read_text())
+    metrics = json.loads(paths.metrics(made.NAME, tmp_path).read_text())
     assert (metrics["cells"]["all"], metrics["cells"]["outside"]) == (6, 1)
     assert metrics["claims"] == {"holds": 0, "fails": 0, "undecided": 0}
     assert metrics["mean_difference"] == {"percent": 3.165}  # 13.88, 0.6, 0.24, 0.44, 1.97, 1.86
-    head, first, *rest = (tmp_path / "reports/agreement/toy-2022.csv").read_text().splitlines()
-    assert head == "table,cell,unit,status,published,reproduced"
-    assert first == 't1,"Toys, type=none, Plain, train_accuracy",percent,outside,84.88,71.0'
-    assert len(rest) == 5
-
-
-@pytest.fixture
-def rendered(monkeypatch):
-    """How often everything was rendered."""
-    calls = []
-    everything = verify.everything
-    monkeypatch.setattr(verify, "everything", lambda root: calls.append(root) or everything(root))
-    return calls
-
-
-def test_a_verdict_stands_until_something_changes(tmp_path, rendered):
-    first = checked(tmp_path, toys_plain=OUTSIDE)
-    assert check.run(tmp_path) == first
-    assert len(rendered) == 1
-    (tmp_path / "runs/adhoc/mine").mkdir(parents=True)
-    (tmp_path / "runs/adhoc/mine/record.json").write_text("{}")
-    assert check.run(tmp_path) == first
-    assert len(rendered) == 1
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        *("papers/toy-2022/paper.toml", "papers/toy-2022/published.csv", "papers/toy-2022/pilots.json", "params.yaml"),
-        *("runs/toy-2022/toys-plain/record.json", "runs/toy-2022/toys-plain/curves.csv"),
-        *("reports/metrics/toy-2022/t1.csv", "reports/tables/toy-2022/t1.tex", "reports/check.json"),
-    ],
-)
-def test_a_verdict_stands_no_longer_once_a_file_has_changed(tmp_path, rendered, file):
-    checked(tmp_path)
-    path = tmp_path / file
-    path.write_text(path.read_text() + "\n")
-    check.run(tmp_path)
-    assert len(rendered) == 2
-
-
-def test_a_damaged_stamp_is_none(tmp_path, rendered):
-    first = checked(tmp_path)
-    (tmp_path / check.STAMP).write_bytes(b"\xff")
-    assert check.run(tmp_path) == first
-    assert check.run(tmp_path) == first
-    assert len(rendered) == 2
-
-
-def test_a_verdict_of_other_code_does_not_stand(tmp_path, rendered, monkeypatch):
-    checked(tmp_path)
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package/new.py").write_text("")
-    monkeypatch.setattr(check, "PACKAGE", tmp_path / "package")
-    check.run(tmp_path)
-    assert len(rendered) == 2
-
-
-def test_what_is_written_of_a_verdict_is_always_there(tmp_path, rendered):
-    checked(tmp_path)
-    written = {path: path.read_bytes() for path in (tmp_path / "reports").glob("agreement/*")}
-    assert len(written) == 2
-    for path in written:
-        path.unlink()
-    check.run(tmp_path)
-    assert {path: path.read_bytes() for path in written} == written
-    assert len(rendered) == 1
 
 
 def shown(report, **options):
     console = Console(width=250, file=io.StringIO())
-    console.print(verdicts.show(report, **options))
+    console.print(verdict.show(report, **options))
     return console.file.getvalue()

@@ -13,9 +13,13 @@ import typer
 from commands import GAME, PAPER, PLAIN, SMALL, fedrepro
 from pages import Page, plain
 
-from fedrepro import bench, cli, lift, settings
-from fedrepro.errors import FedreproError, UsageError
-from fedrepro.settings import Request
+import bench
+from fedrepro.cli import app
+from fedrepro.core import lift
+from fedrepro.errors import UsageError
+from fedrepro.papers.load import load_paper
+from fedrepro.pipeline import request
+from fedrepro.pipeline.request import Request
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,8 +39,7 @@ def project(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         steps = {
-            "pilot": ("pilot", "--paper", PAPER, "--run", GAME),
-            "plan": ("plan",),
+            "tune": ("tune", "--paper", PAPER, "--run", GAME),
             "fetch": ("data", "fetch", "digits"),
             PLAIN: ("train", "--paper", PAPER, "--run", PLAIN),
             GAME: ("train", "--paper", PAPER, "--run", GAME),
@@ -60,7 +63,7 @@ def inside(project, monkeypatch):
 
 def leaves(command=None, path=()):
     """Every command with the words that call it."""
-    command = command or typer.main.get_command(cli.app)
+    command = command or typer.main.get_command(app.app)
     if not hasattr(command, "commands"):
         return [(path, command)]
     return [leaf for name, each in command.commands.items() for leaf in leaves(each, (*path, name))]
@@ -79,23 +82,36 @@ def test_every_command_and_option_has_help(path, command):
 
 def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
-        *((name,) for name in ("train", "pilot", "search", "extractor", "plan", "evaluate", "report", "check")),
-        *((name,) for name in ("bench", "digests", "doctor")),
+        *((name,) for name in ("train", "run", "tune", "extractor", "evaluate", "report", "check")),
+        *((name,) for name in ("bench", "doctor")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
-        *(("show", name) for name in ("methods", "datasets", "papers", "tables", "runs", "table", "claims")),
+        *(("show", name) for name in ("method", "methods", "dataset", "datasets", "papers", "tables", "runs")),
+        *(("show", name) for name in ("table", "claims")),
     }
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["--version"], ["show", "papers"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["--version"],
+        ["show", "papers"],
+        ["show", "datasets"],
+        ["data", "list"],
+        ["show", "methods"],
+    ],
+)
 def test_what_needs_no_torch_does_not_wait_for_it(inside, arguments):
-    code = (
-        f"import sys; from fedrepro.cli import main\ntry: main({arguments})\nfinally: assert 'torch' not in sys.modules"
-    )
+    code = f"""
+import sys; from fedrepro.cli.app import main
+try: main({arguments})
+finally: assert 'torch' not in sys.modules"""
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_version():
-    assert fedrepro("--version").out == f"fedrepro {cli.__version__}\n"
+    assert fedrepro("--version").out == f"fedrepro {app.__version__}\n"
 
 
 def test_nothing_to_do_is_help():
@@ -112,7 +128,7 @@ def test_train_says_how_it_ended_and_where_the_record_is(folder):
     assert done.out.splitlines()[-1] == f"record: {record}"
     content = json.loads(record.read_text())
     assert (content["budget"], content["run"], list(content["seeds"])) == ("ad hoc", None, ["0", "1"])
-    assert record.parent.name == f"f-irm-{content['digest'][:8]}"
+    assert record.parent.name == f"f-irm-{content['identity']['config'][:8]}"
     rows = [[part.strip() for part in line.split("│")[1:-1]] for line in done.out.splitlines() if "│" in line]
     assert [row[0] for row in rows] == ["0", "1", "mean", "spread", "n"]
     assert rows[0][1:4] == ["cap", "6", f"{100 * content['seeds']['0']['metrics']['train_accuracy']:.2f}"]
@@ -144,7 +160,7 @@ def test_out_is_where_the_record_goes_and_other_settings_do_not_replace_it(folde
 
 
 def test_a_method_alone_has_sensible_defaults():
-    config, place = settings.resolve(Request(method="f-irm"))
+    config, place = request.resolve(Request(method="f-irm"))
     assert (config.dataset, config.rounds, config.seeds) == ("colored-mnist", 1000, (0,))
     assert config.stop.threshold == 0.6
     assert place.folder == Path(f"runs/adhoc/f-irm-{config.digest()[:8]}")
@@ -170,29 +186,29 @@ def test_a_method_alone_has_sensible_defaults():
     ],
 )
 def test_set(text, where, value):
-    found = settings.resolve(Request(method="f-irm", sets=(text,)))[0].model_dump(mode="json")
+    found = request.resolve(Request(method="f-irm", sets=(text,)))[0].model_dump(mode="json")
     for key in where:
         found = found[key]
     assert (found, type(found)) == (value, type(value))
 
 
 def test_later_settings_win():
-    assert settings.resolve(Request(method="f-irm", sets=("rounds=7", "rounds=8")))[0].rounds == 8
+    assert request.resolve(Request(method="f-irm", sets=("rounds=7", "rounds=8")))[0].rounds == 8
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("0", [0]), ("0,1,2", [0, 1, 2]), ("7,3", [7, 3])])
 def test_seeds(text, wanted):
-    assert settings.seeds(text) == wanted
+    assert request.seeds(text) == wanted
 
 
 # Planned runs
 
 
 def test_a_planned_run_is_exactly_what_the_plan_says(inside):
-    record = json.loads(Path("runs", PAPER, GAME, "record.json").read_text())
+    record = json.loads(Path("runs", PAPER, "f-irm", GAME, "record.json").read_text())
     assert (record["paper"], record["run"], record["budget"]) == (PAPER, GAME, "paper")
-    assert record["config"] == json.loads(Path("papers", PAPER, "runs.json").read_text())[GAME]["config"]
-    assert inside[GAME].out.splitlines()[-1] == f"record: runs/{PAPER}/{GAME}/record.json"
+    assert record["config"] == load_paper(PAPER).run(GAME).model_dump(mode="json")
+    assert inside[GAME].out.splitlines()[-1] == f"record: runs/{PAPER}/f-irm/{GAME}/record.json"
 
 
 @pytest.mark.parametrize(
@@ -200,8 +216,8 @@ def test_a_planned_run_is_exactly_what_the_plan_says(inside):
     [{}, {"seeds": "0,1"}, {"method": "f-irm"}, {"dataset": "digits"}, {"budget": "paper"}, {"sets": ("rounds=6",)}],
 )
 def test_what_changes_nothing_leaves_a_run_planned(inside, same):
-    _, place = settings.resolve(Request(paper=PAPER, run=GAME, **same))
-    assert (place.folder, place.run) == (Path("runs", PAPER, GAME), GAME)
+    _, place = request.resolve(Request(paper=PAPER, run=GAME, **same))
+    assert (place.folder, place.run) == (Path("runs", PAPER, "f-irm", GAME), GAME)
 
 
 @pytest.mark.parametrize(
@@ -216,21 +232,12 @@ def test_what_changes_nothing_leaves_a_run_planned(inside, same):
     ],
 )
 def test_a_change_makes_a_planned_run_ad_hoc(inside, change, expected):
-    config, place = settings.resolve(Request(paper=PAPER, run=GAME, **change))
-    assert (place.run, place.budget) == (None, None)
+    config, place = request.resolve(Request(paper=PAPER, run=GAME, **change))
+    assert (place.run, place.budget) == (None, "ad hoc")
     assert place.folder == change.get("out", Path("runs/adhoc", f"f-irm-{config.digest()[:8]}"))
     assert config.hyper["order"] == "parallel"
     for key, value in expected.items():
         assert getattr(config, key) == value
-
-
-def test_a_planned_run_whose_spec_has_changed_is_not_trained(folder):
-    commands.paper(folder, commands.SPEC.replace('"pilot", warm', "0.6, warm"))
-    assert fedrepro("plan").code == 0
-    commands.paper(folder, commands.SPEC.replace('"pilot", warm', "0.7, warm"))
-    with pytest.raises(FedreproError, match=r"runs.json is stale for run 'digits-f-irm-parallel': run `fedrepro plan`"):
-        settings.resolve(Request(paper=PAPER, run=GAME))
-    assert settings.resolve(Request(paper=PAPER, run=PLAIN))[1].run == PLAIN
 
 
 @pytest.mark.parametrize(
@@ -247,17 +254,16 @@ def test_a_planned_run_whose_spec_has_changed_is_not_trained(folder):
 )
 def test_requests_that_name_nothing(inside, request_, message):
     with pytest.raises(UsageError, match=message):
-        settings.resolve(request_)
+        request.resolve(request_)
 
 
 # The other commands
 
 
 def test_the_pilot_says_what_it_found_and_enters_it(inside):
-    found = json.loads(Path("papers", PAPER, "pilots.json").read_text())[GAME]
+    found = json.loads(Path("papers", PAPER, "tuned.json").read_text())[GAME]
     assert (
-        inside["pilot"].out
-        == f"{GAME}: threshold {found['threshold']}, between lo {found['lo']} and hi {found['hi']}\n"
+        inside["tune"].out == f"{GAME}: threshold {found['threshold']}, between lo {found['lo']} and hi {found['hi']}\n"
     )
 
 
@@ -272,49 +278,63 @@ grid = { lr = [0.01, 1e-5] }
 """
     spec = commands.SPEC.replace("[axes.dataset", f"{section}\n[axes.dataset", 1).replace('"pilot", warm', "0.6, warm")
     commands.paper(folder, spec.replace('method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'))
-    assert f"find it with `fedrepro search --paper {PAPER} --run {PLAIN}`" in fedrepro("plan").fault
-    done = fedrepro("search", "--paper", PAPER, "--run", PLAIN, "--device", "cpu")
+    assert f"find it with `fedrepro tune --paper {PAPER} --run {PLAIN}`" in fedrepro("run", "--dry-run").fault
+    done = fedrepro("tune", "--paper", PAPER, "--run", PLAIN, "--device", "cpu")
     assert (done.code, done.out) == (0, f"{PLAIN}: lr 0.01, the best of 2 points\n")
     titles = [line for line in done.err.splitlines() if line.startswith("search of")]
     assert titles == [f"search of {PLAIN}, {PAPER}: lr-{lr}, {n} of 2" for n, lr in ((1, "0.01"), (2, "1e-05"))]
-    assert fedrepro("plan").code == 0
     assert fedrepro("train", "--paper", PAPER, "--run", PLAIN).code == 0
-    assert json.loads(Path("runs", PAPER, PLAIN, "record.json").read_text())["config"]["hyper"]["lr"] == 0.01
+    assert json.loads(Path("runs", PAPER, "fedsgd", PLAIN, "record.json").read_text())["config"]["hyper"]["lr"] == 0.01
     assert fedrepro("train", "--paper", PAPER, "--run", GAME).code == 0
+    assert fedrepro("evaluate").code == 0
     shown = fedrepro("show", "table", PAPER, "t1").out
-    assert (
-        f"lr 0.01: the best train accuracy of a search on a seed of its own, see papers/{PAPER}/searches.json." in shown
-    )
+    assert f"lr 0.01: the best train accuracy of a search on a seed of its own, see papers/{PAPER}/tuned.json." in shown
 
 
-def test_plan_tells_what_it_wrote_and_then_that_all_is_well(inside):
-    wrote = ("dvc.yaml", *(f"papers/{PAPER}/{each}" for each in ("runs.json", "dvc.yaml", "digits/dvc.yaml")))
-    assert inside["plan"].out.splitlines() == [f"wrote {path}" for path in wrote]
-    assert fedrepro("plan").out == "all generated files are up to date\n"
-    assert (fedrepro("plan", "--check").code, fedrepro("plan", "--check").out) == (0, "")
+def test_run_says_what_is_recorded_and_trains_the_rest(inside, tmp_path, monkeypatch):
+    assert fedrepro("run").out == fedrepro("run", PAPER, "--dry-run").out == "2 runs planned, 2 recorded, 0 to train\n"
+    for name in ("papers", "params.yaml"):
+        (tmp_path / name).symlink_to(Path(name).resolve())
+    monkeypatch.chdir(tmp_path)
+    planned, command = fedrepro("run", "--method", "fedsgd", "--dry-run").out.splitlines()
+    assert planned == "1 runs planned, 0 recorded, 1 to train"
+    assert command == f"fedrepro train --paper {PAPER} --run {PLAIN}"
+    assert fedrepro("run", "--method", "fedsgd").code == 0
+    assert Path("runs", PAPER, "fedsgd", PLAIN, "record.json").exists()
+    assert "1 recorded, 0 to train" in fedrepro("run", "--method", "fedsgd").out
 
 
 def test_evaluate_all_or_one(inside):
-    for arguments in ([], ["--paper", PAPER], ["--paper", PAPER, "--table", "t1"]):
-        assert fedrepro("evaluate", *arguments).out == f"wrote reports/metrics/{PAPER}/t1.csv\n"
-    assert fedrepro("evaluate", "--paper", PAPER, "--table", "t2").fault == (
-        "error: unknown table of tiny-2024 't2': did you mean 't1'?"
-    )
-    assert fedrepro("evaluate", "--table", "t1").code == 2
+    for arguments in ([], [PAPER]):
+        names = ("cells.csv", "points.csv", "claims.csv", "metrics.json", "compared.csv")
+        assert fedrepro("evaluate", *arguments).out.splitlines() == [f"wrote reports/{PAPER}/{name}" for name in names]
+    assert fedrepro("evaluate", "tiny-2023").fault == "error: unknown paper 'tiny-2023': did you mean 'tiny-2024'?"
 
 
 def test_report_names_its_files(inside):
-    assert inside["report"].out.splitlines() == [
-        *(f"wrote reports/tables/{PAPER}/t1.{kind}" for kind in ("csv", "md", "tex")),
-        *(f"wrote reports/summary/{name}.md" for name in ("papers", PAPER)),
-        "wrote reports/index.html",
-    ]
+    own = [f"wrote reports/{PAPER}/rendered/{name}" for name in ("t1.csv", "t1.md", "t1.tex", "summary.md")]
+    assert inside["report"].out.splitlines() == [*own, "wrote reports/summary.md", "wrote reports/index.html"]
+    assert fedrepro("report", PAPER).out.splitlines() == own
+    assert fedrepro("report", "--overview").out == "wrote reports/summary.md\n"
+    for both in ([PAPER, "--overview"], [PAPER, "--open"], ["--overview", "--open"]):
+        done = fedrepro("report", *both)
+        assert (done.code, done.out) == (2, "")
+        assert done.fault == "error: give one of PAPER, --overview and --open: the page is of all papers."
+
+
+def test_the_page_is_opened_or_its_place_is_said(inside, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or len(opened) == 1)
+    assert fedrepro("report", "--open").code == 0
+    assert opened == [Path("reports/index.html").resolve().as_uri()]
+    assert fedrepro("report", "--open").fault == (
+        "error: no browser was found: open reports/index.html in one yourself."
+    )
 
 
 def test_the_command_beside_a_number_of_the_page_gives_that_number(inside, tmp_path):
     read = Page(Path("reports/index.html").read_text(encoding="utf-8"))
-    (name, cell), *_ = read.data["cells"].items()
-    shown = read.data["runs"][cell["runs"][0]]
+    name, shown = next(iter(read.data["cells"])), read.data["runs"][f"{PAPER}/{PLAIN}"]  # the first cell and its run
     program, *command = shown["command"].split()
     assert program == "fedrepro"
     assert fedrepro(*command, "--out", tmp_path).code == 0
@@ -327,18 +347,17 @@ def test_the_command_beside_a_number_of_the_page_gives_that_number(inside, tmp_p
 
 
 def test_check_prints_its_verdict(inside):
-    assert inside["check"].out == f"{PAPER}: 2 cells: 2 within\n"
-    assert json.loads(fedrepro("check", "--json").out) == json.loads(Path("reports/check.json").read_text())
+    assert inside["check"].out == fedrepro("check", PAPER).out == f"{PAPER}: 2 cells: 2 within\n"
+    found = json.loads(fedrepro("check", "--json").out)
+    assert (found["counts"][PAPER]["t1"]["within"], found["problems"]) == (2, [])
 
 
 def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatch):
     commands.paper(tmp_path, commands.SPEC.replace("points = 100", "points = 0").replace("spreads = 2", "spreads = 0"))
-    for name in ("runs", "reports", f"papers/{PAPER}/pilots.json"):
+    for name in ("runs", f"papers/{PAPER}/tuned.json"):
         (tmp_path / name).symlink_to(project[0] / name)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "reports").unlink()
     fedrepro("evaluate")
-    fedrepro("report")
     done = fedrepro("check")
     assert done.code == 3
     assert "2 outside" in done.out
@@ -349,7 +368,7 @@ def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     "command",
     [
-        *("check", "report", "evaluate", "plan", "plan --check", "digests", "show papers", "show claims"),
+        *("check", "report", "evaluate", "show papers", "show claims", "evaluate toy-2022", "report toy-2022"),
         *("show table toy-2022 t1", "train --paper toy-2022 --run one"),
     ],
 )
@@ -365,13 +384,26 @@ def test_show_table(inside):
     assert "FedSGD" in done.out
     assert "20.5 ± 1" in done.out
     assert fedrepro("show", "table", PAPER, "t3").code == 2
+    assert fedrepro("show", "claims").out == "there are no claims\n"
+
+
+def test_what_shows_results_needs_the_frames_alone(project, tmp_path, monkeypatch):
+    for name in ("papers", "params.yaml"):
+        (tmp_path / name).symlink_to(project[0] / name)
+    monkeypatch.chdir(tmp_path)
+    for command in (["show", "table", PAPER, "t1"], ["report"], ["report", PAPER], ["report", "--overview"]):
+        done = fedrepro(*command)
+        assert (done.code, done.out) == (1, "")
+        assert done.fault == f"error: reports/{PAPER}/cells.csv is missing: run `fedrepro evaluate {PAPER}`."
+    (tmp_path / "reports").symlink_to(project[0] / "reports")
+    assert "20.5 ± 1" in fedrepro("show", "table", PAPER, "t1").out
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("methods", ["f-irm", "colored-mnist", "capacity=5"]),
-        ("datasets", ["digits", "embedded", "label_noise=0.25"]),
+        ("methods", ["f-irm", "games", "colored-mnist", "F-IRM Games: the representation is fixed"]),
+        ("datasets", ["digits", "embedded", "no download, for smoke runs"]),
         ("papers", [PAPER, "paper, smoke", "Tiny"]),
         ("tables", ["t1", "Table 1"]),
         ("runs", [PLAIN, GAME, "2 finished (paper)"]),
@@ -384,12 +416,29 @@ def test_show_lists(inside, name, words):
         assert word in done.out
 
 
+def test_show_dataset_has_its_settings_and_how_it_is_made(folder):
+    done = fedrepro("show", "dataset", "digits")
+    assert done.code == 0
+    words = ("embedded", "digits (8x8)", "2 x 28 x 28", "label_noise", "0.25", "flgames-2022, section 7.1", "CC BY 4.0")
+    assert [word for word in words if word not in done.out] == []
+    assert fedrepro("show", "dataset", "digit").fault == "error: unknown dataset 'digit': did you mean 'digits'?"
+
+
 def test_show_runs_has_ad_hoc_ones_and_damaged_records(folder):
     fedrepro("train", "--method", "fedsgd", *SMALL, "--out", "runs/adhoc/mine")
     assert "mine" in fedrepro("show", "runs").out
     assert "1 finished (ad hoc)" in fedrepro("show", "runs").out
     Path("runs/adhoc/mine/record.json").write_text("{")
     assert "damaged" in fedrepro("show", "runs").out
+
+
+def test_show_method_has_its_settings_with_defaults_and_values(folder):
+    done = fedrepro("show", "method", "f2a")
+    for words in ("F2A: the generator is judged", "family gans", "5000 rounds on gan-mnist"):
+        assert words in done.out
+    cells = [tuple(each.strip() for each in line.split("│")[1:-1]) for line in done.out.splitlines() if "│" in line]
+    assert {("strength", "learnt", "learnt, float"), ("beta", "0.1", "float"), ("loss", "mse", "mse, bce")} < {*cells}
+    assert fedrepro("show", "method", "f2x").code == 2
 
 
 def test_show_methods_has_the_plugins_that_were_left_out(folder, monkeypatch):
@@ -476,7 +525,7 @@ def test_a_bench_that_cannot_be(arguments, message):
 
 
 def test_what_is_unexpected_is_one_line(folder, monkeypatch):
-    from fedrepro import show
+    from fedrepro.cli import show
 
     monkeypatch.setattr(show, "papers", lambda: 1 / 0)
     done = fedrepro("show", "papers")
@@ -490,7 +539,7 @@ def test_what_is_unexpected_is_one_line(folder, monkeypatch):
 
 
 def test_an_interrupt_anywhere_is_exit_code_130(folder, monkeypatch):
-    from fedrepro import show
+    from fedrepro.cli import show
 
     def interrupted():
         raise KeyboardInterrupt

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import grad, grad_and_value
 
-from fedrepro import kernels, trees
-from fedrepro.convnets import _in_torch, cnn
+from fedrepro.core import trees
 from fedrepro.errors import UsageError
-from fedrepro.nets import cross_entropy
+from fedrepro.nets import loops
+from fedrepro.nets.cnn import _in_torch, cnn
+from fedrepro.nets.mlp import cross_entropy
 
 SIZES = {
     "grey": ((1, 28, 28), {}),
@@ -100,7 +101,7 @@ def test_the_compiled_loops_are_torchs_layers(batch, inputs, filters, sides, dee
     sizes = (batch, inputs, *sides), (filters, inputs, 5, 5), (filters,)
     x, weight, bias = (torch.randn(size, generator=generator).requires_grad_() for size in sizes)
     rows, batched = batch_last(x.detach()), lambda found: found[0].unflatten(-1, (-1, batch)).movedim(-1, 0)
-    h, which = kernels.pooled(rows, weight.detach()[None], bias.detach()[None], batch)
+    h, which = loops.pooled(rows, weight.detach()[None], bias.detach()[None], batch)
     y = F.conv2d(x, weight, bias)
     torch.testing.assert_close(batched(h), F.max_pool2d(y, 2).relu(), rtol=1e-5, atol=1e-5)
     # Of two that are equal but for rounding, torch may choose the other one.
@@ -110,7 +111,7 @@ def test_the_compiled_loops_are_torchs_layers(batch, inputs, filters, sides, dee
     torch.testing.assert_close(batched(h), wanted, rtol=1e-5, atol=1e-5)
     slope = torch.randn(wanted.shape, generator=generator)
     wanted.backward(slope)
-    found = kernels.pooled_gradient(rows, weight.detach()[None], batch_last(slope), which, batch, deeper)
+    found = loops.pooled_gradient(rows, weight.detach()[None], batch_last(slope), which, batch, deeper)
     torch.testing.assert_close(found[0][0], weight.grad, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found[1][0], bias.grad, rtol=1e-4, atol=1e-4)
     assert (found[2] is not None) == deeper
@@ -126,14 +127,14 @@ def batch_last(x):
 def test_nothing_but_its_own_numbers_is_written():
     # The batch is no multiple of eight, nor are the rows: what is taken at once reaches into what stands beside.
     x, weight, bias = torch.randn(3, 1, 8, 6 * 11), torch.randn(3, 3, 1, 5, 5), torch.randn(3, 3)
-    together = kernels.pooled(x, weight, bias, 11)
-    alone = [kernels.pooled(x[k : k + 1], weight[k : k + 1], bias[k : k + 1], 11) for k in range(3)]
+    together = loops.pooled(x, weight, bias, 11)
+    alone = [loops.pooled(x[k : k + 1], weight[k : k + 1], bias[k : k + 1], 11) for k in range(3)]
     for found, single in zip(together, zip(*alone, strict=True), strict=True):
         assert torch.equal(found, torch.cat(single))
 
 
 def test_the_loops_leave_torch_its_number_of_threads():
-    count = "import torch; torch.set_num_threads(1); from fedrepro import kernels; print(torch.get_num_threads())"
+    count = "import torch; torch.set_num_threads(1); from fedrepro.nets import loops; print(torch.get_num_threads())"
     assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "1\n"
 
 
@@ -173,7 +174,7 @@ def test_bfloat16_products_are_near(case):
 
 
 @pytest.mark.parametrize(("shape", "count"), [((1, 28, 28), 44_426), ((3, 28, 28), 44_726), ((3, 32, 32), 62_006)])
-def test_the_small_network_has_the_stated_parameters(shape, count):  # docs/protocol-gma-2022.md
+def test_the_small_network_has_the_stated_parameters(shape, count):  # papers/gma-2022/PROTOCOL.md
     params = cnn(shape, 10).init(torch.Generator().manual_seed(0))
     assert sum(leaf.numel() for _, leaf in trees.leaves(params)) == count
 

@@ -19,10 +19,12 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import resize, rotate
 
 from fedrepro import data
-from fedrepro.data import augment, domains, manifests, pictures, sheet, sources
+from fedrepro.core.streams import torch_stream
+from fedrepro.core.types import Draw
+from fedrepro.data import augment, manifests, sheet, sources
 from fedrepro.data.draws import Feeder
-from fedrepro.streams import torch_stream
-from fedrepro.types import Draw
+from fedrepro.data.federations import domains
+from fedrepro.data.sources import pictures
 
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real data")
 PACS = ("photo", "art_painting", "cartoon", "sketch")
@@ -458,18 +460,21 @@ def test_parquet_in_another_layout(tmp_path, change):
 @pytest.mark.parametrize(
     ("params", "complaint"),
     [
-        ({"angles": []}, "angles needs 1 numbers"),
-        ({"angles": 15}, "angles needs 1 numbers"),
-        ({"angles": [0, "15"]}, "angles needs 2 numbers"),
+        ({"angles": []}, "'angles' of rotated-mnist-digits cannot be []: value should have at least 1 item"),
+        ({"angles": 15}, "'angles' of rotated-mnist-digits cannot be 15"),
+        ({"angles": [0, "15"]}, "cannot be [0, '15']: input should be a valid number"),
         ({"angles": [0, 75]}, "are different angles"),
-        ({"test_angle": None}, "test_angle needs 1 numbers"),
-        ({"validation": 0}, "validation is the part of a domain"),
-        ({"validation": 1.0}, "validation is the part of a domain"),
+        ({"test_angle": None}, "'test_angle' of rotated-mnist-digits cannot be None: input should be a valid number"),
+        ({"validation": 0}, "'validation' of rotated-mnist-digits cannot be 0: input should be greater than 0"),
+        ({"validation": 1.0}, "cannot be 1.0: input should be less than 1"),
         ({"validation": 0.001}, "validation is the part of a domain"),
-        ({"augmentation": "rotate"}, "unknown augmentation 'rotate': did you mean 'rotation'"),
-        ({"augmentation": ["blur"]}, "unknown augmentation"),
+        ({"augmentation": "rotate"}, "cannot be 'rotate': input should be 'none', 'rotation' or 'blur'"),
+        ({"augmentation": ["blur"]}, "cannot be ['blur']: input should be 'none', 'rotation' or 'blur'"),
         ({"augmentation": "rotation"}, "degrees is above 0"),
-        ({"augmentation": "rotation", "degrees": 181}, "degrees is above 0"),
+        (
+            {"augmentation": "rotation", "degrees": 181},
+            "'degrees' of rotated-mnist-digits cannot be 181: input should be less than or equal to 180",
+        ),
         ({"augmentation": "blur", "degrees": 15}, "degrees is above 0"),
         ({"size": 28}, "unknown data key of rotated-mnist-digits 'size'"),
     ],
@@ -484,9 +489,9 @@ def test_bad_parameters_of_rotated_mnist(params, complaint):
         ({"size": "112"}, "size is the pixels a side of an image, 8 to 1,024, and cannot be '112'"),
         ({"size": 4}, "size is the pixels a side"),
         ({"test_domain": "sketches", "size": 8}, "unknown test_domain 'sketches': did you mean 'sketch'"),
-        ({"per_domain": 0, "size": 8}, "per_domain is the number of clients of a domain"),
-        ({"per_domain": 2.0, "size": 8}, "per_domain is the number of clients of a domain"),
-        ({"augmentation": "strong", "size": 8}, "unknown augmentation 'strong'"),
+        ({"per_domain": 0, "size": 8}, "'per_domain' of pacs cannot be 0: input should be greater than or equal to 1"),
+        ({"per_domain": 2.0, "size": 8}, "'per_domain' of pacs cannot be 2.0: input should be a valid integer"),
+        ({"augmentation": "strong", "size": 8}, "cannot be 'strong': input should be 'none', 'weak' or 'moderate'"),
         ({"validation": 0.01, "size": 8}, "cannot be 0.01 for the 63 rows of photo"),
         ({"per_domain": 40, "size": 8}, "per_domain=40 leaves client"),
         ({"degrees": 1}, "unknown data key of pacs 'degrees'"),

@@ -16,8 +16,9 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2.functional import rotate
 
 from fedrepro import data
-from fedrepro.data import fedgma, palettes, plain, rotated, sources
-from fedrepro.data.clients import held_out
+from fedrepro.data import sources
+from fedrepro.data.federations import fedgma, palettes, plain, rotated
+from fedrepro.data.federations.clients import held_out
 from fedrepro.errors import UsageError
 
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
@@ -220,7 +221,7 @@ def test_colours_that_do_not_fit_are_a_sentence():
     with pytest.raises(UsageError, match="220 colours that differ by 0.2, .* were not found in 20 attempts: set dist"):
         data.load("fedcmnist-digits", 0, {"n": 100})
     for params in ({"distance": -0.1}, {"contrast": "x"}, {"distance": True}, {"distance": float("nan")}):
-        with pytest.raises(UsageError, match=f"{next(iter(params))} "):
+        with pytest.raises(UsageError, match=f"'{next(iter(params))}' of fedcmnist-digits cannot be"):
             data.load("fedcmnist-digits", 0, params)
 
 
@@ -410,28 +411,61 @@ def test_without_chance_low_digits_are_red():
 
 # bad parameters
 
+ALPHAS = (0, -1, float("nan"), float("inf"), 1e-9, "0.5", True, None)
+
 
 @pytest.mark.parametrize(
     ("name", "params", "complaint"),
     [
-        ("fedcmnist-digits", {"n": "3"}, "n is the number of clients"),
-        ("fedrotmnist-digits", {"n": 0}, "n is the number of clients"),
-        ("fedgma-binary-digits", {"n": 2.5}, "n is the number of clients"),
+        ("fedcmnist-digits", {"n": "3"}, "'n' of fedcmnist-digits cannot be '3': input should be a valid integer"),
+        (
+            "fedrotmnist-digits",
+            {"n": 0},
+            "'n' of fedrotmnist-digits cannot be 0: input should be greater than or equal to 1",
+        ),
+        ("fedgma-binary-digits", {"n": 2.5}, "'n' of fedgma-binary-digits cannot be 2.5"),
+        ("fedgma-binary-digits", {"n": 10**9}, "less than or equal to 1000000"),
         ("fedgma-colored-digits", {"n": 5000}, "more clients"),
         ("digits-plain", {"partition": "writers"}, "needs a dataset with writers"),
-        ("digits-plain", {"partition": "label"}, "unknown partition 'label': did you mean 'label-count'"),
-        ("digits-plain", {"validation": 1}, "validation is at least 0 and less than 1"),
-        ("digits-plain", {"validation": True}, "validation is at least 0"),
+        (
+            "digits-plain",
+            {"partition": "label"},
+            "'partition' of digits-plain cannot be 'label': input should be 'iid', 'label-count', 'shards'",
+        ),
+        ("digits-plain", {"partition": 3}, "cannot be 3: input should be 'iid'"),
+        ("digits-plain", {"labels_per_client": 0}, "cannot be 0"),
+        ("digits-plain", {"labels_per_client": 2.5}, "cannot be 2.5"),
+        ("digits-plain", {"labels_per_client": True}, "cannot be True"),
+        *(
+            ("digits-plain", {"alpha": alpha}, f"'alpha' of digits-plain cannot be {alpha!r}: input should be")
+            for alpha in ALPHAS
+        ),
+        ("digits-plain", {"validation": 1}, "'validation' of digits-plain cannot be 1: input should be less than 1"),
+        ("digits-plain", {"validation": True}, "'validation' of digits-plain cannot be True"),
         ("digits-plain", {"validation": 0.1, "n": 1500, "partition": "iid"}, "which has 1 rows, none to train on"),
         ("digits-plain", {"labels_per_client": 11}, "labels_per_client is 1 to 10"),
         ("digits-plain", {"angles": [1]}, "unknown data key of digits-plain 'angles'"),
-        ("fedrotmnist-digits", {"angles": [1, 2]}, "angles needs 10 numbers"),
-        ("fedrotmnist-digits", {"n": 2, "angles": [1, "2"]}, "angles needs 2 numbers"),
-        ("fedrotmnist-digits", {"test_angle": float("inf")}, "test_angle needs 1 numbers"),
-        ("fedgma-binary-digits", {"p": 0.1}, "p needs 2 numbers"),
-        ("fedgma-binary-digits", {"p": [0.1, 2]}, "p is a probability"),
-        ("fedgma-binary-digits", {"p_test": -1}, "p_test is a probability"),
-        ("fedgma-binary-digits", {"label_flip": "0"}, "label_flip is a probability"),
+        ("fedrotmnist-digits", {"angles": [1, 2]}, "angles needs 10 values, one for each client, and has 2"),
+        ("fedrotmnist-digits", {"n": 2, "angles": [1, "2"]}, "cannot be .1, '2'.: input should be a valid number"),
+        (
+            "fedrotmnist-digits",
+            {"test_angle": float("inf")},
+            "'test_angle' of fedrotmnist-digits cannot be inf: input should be a finite number",
+        ),
+        ("fedgma-binary-digits", {"p": 0.1}, "'p' of fedgma-binary-digits cannot be 0.1"),
+        ("fedgma-binary-digits", {"p": [0.1]}, "should have at least 2 items"),
+        ("fedgma-binary-digits", {"p": [0.1] * 3}, "should have at most 2 items"),
+        ("fedgma-binary-digits", {"p": [0.1, 2]}, "cannot be .0.1, 2.: input should be less than or equal to 1"),
+        (
+            "fedgma-binary-digits",
+            {"p_test": -1},
+            "'p_test' of fedgma-binary-digits cannot be -1: input should be greater than or equal to 0",
+        ),
+        (
+            "fedgma-binary-digits",
+            {"label_flip": "0"},
+            "'label_flip' of fedgma-binary-digits cannot be '0': input should be a valid number",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(name, params, complaint):

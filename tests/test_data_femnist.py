@@ -13,7 +13,8 @@ import torch
 from PIL import Image
 
 from fedrepro import data
-from fedrepro.data import femnist, manifests, sheet, sources
+from fedrepro.data import manifests, sheet, sources
+from fedrepro.data.sources import femnist
 from fedrepro.errors import UsageError
 
 WRITERS = [f"f{w:04}_{w % 7}" for w in range(12)]
@@ -184,9 +185,9 @@ def test_a_test_split_of_other_writers(tmp_path, monkeypatch):
     ("params", "complaint"),
     [
         ({"n": 13}, "more clients (13) than writers (12)"),
-        ({"writers_fraction": 0}, "writers_fraction is a fraction and cannot be 0"),
-        ({"held_out": 1}, "held_out is a fraction and cannot be 1"),
-        ({"held_out": "0.1"}, "held_out is a fraction"),
+        ({"writers_fraction": 0}, "'writers_fraction' of femnist cannot be 0: input should be greater than 0"),
+        ({"held_out": 1}, "'held_out' of femnist cannot be 1: input should be less than 1"),
+        ({"held_out": "0.1"}, "'held_out' of femnist cannot be '0.1': input should be a valid number"),
         ({"writers_fraction": 0.01, "held_out": 0.5}, "leave none to train or to test on"),
     ],
 )

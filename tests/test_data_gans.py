@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow
@@ -20,10 +21,11 @@ from PIL import Image
 from scipy.stats import kstest
 
 from fedrepro import data
-from fedrepro.data import gans, manifests, sheet, sources
+from fedrepro.core.types import Draw
+from fedrepro.data import manifests, sheet, sources
 from fedrepro.data.draws import Feeder
-from fedrepro.nets import pixels
-from fedrepro.types import Draw
+from fedrepro.data.federations import gans
+from fedrepro.nets.mlp import pixels
 
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real data")
 
@@ -93,7 +95,7 @@ def test_copied_classes_are_whole_in_each_holder(counts, overlap, seed):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("mode", gans.MODES)
+@pytest.mark.parametrize("mode", get_args(gans.Mode))
 def test_a_split_is_a_function_of_its_seed(split, mode):
     raw, params = numbered([40] * 10), {"overlap": split[0], "n": split[1], "overlap_mode": mode}
     if mode == "copy" and split[0] not in ("mod", "full"):
@@ -187,11 +189,14 @@ DRAWN = {
 @pytest.mark.parametrize(
     ("params", "complaint"),
     [
-        ({"overlap": "none"}, "unknown overlap 'none': did you mean 'non'"),
-        ({"overlap": ["non"]}, "unknown overlap \"['non']\""),
-        ({"overlap": None}, "unknown overlap 'None'"),
-        ({"overlap_mode": "share"}, "unknown overlap_mode 'share'"),
-        ({"overlap_mode": ["copy"]}, "unknown overlap_mode"),
+        ({"overlap": "none"}, "cannot be 'none': input should be 'non', 'mod', 'full' or 'pooled'"),
+        ({"overlap": ["non"]}, "cannot be ['non']: input should be 'non', 'mod', 'full' or 'pooled'"),
+        ({"overlap": None}, "cannot be None: input should be 'non', 'mod', 'full' or 'pooled'"),
+        (
+            {"overlap_mode": "share"},
+            "'overlap_mode' of gan-digits cannot be 'share': input should be 'divide' or 'copy'",
+        ),
+        ({"overlap_mode": ["copy"]}, "cannot be ['copy']: input should be 'divide' or 'copy'"),
         ({"overlap": "pooled", "overlap_mode": "copy"}, "cannot be with 'pooled'"),
         ({"n": 20, "overlap_mode": "copy"}, "cannot be with 'non'"),
         ({"n": 4}, "n is 5 or 10 or 20 with overlap 'non', and cannot be 4"),
@@ -199,7 +204,7 @@ DRAWN = {
         ({"n": [5]}, "cannot be [5]"),
         ({"n": 10, "overlap": "mod"}, "n is 5 with overlap 'mod', and cannot be 10"),
         ({"n": 20, "overlap": "full"}, "n is 5 with overlap 'full', and cannot be 20"),
-        ({"n": True, "overlap": "pooled"}, "n is 1 or 5 with overlap 'pooled', and cannot be True"),
+        ({"n": True, "overlap": "pooled"}, "'n' of gan-digits cannot be True: input should be a valid integer"),
         ({"size": 28}, "unknown data key of gan-digits 'size'"),
     ],
 )
@@ -257,7 +262,7 @@ def test_a_mixture_is_a_function_of_its_seed_and_pooled_the_same_points(name):
     assert labels_in(pooled.facts["clients"][0]) == {0: 10_000, 1: 10_000, 2: 10_000}
     clients = first.x.split(10_000)
     assert not torch.isclose(clients[0] - first.modes[0], clients[1] - first.modes[1]).all(1).any()
-    refusal(lambda: data.load(name, 0, {"overlap": "mod"}), "unknown overlap 'mod'")
+    refusal(lambda: data.load(name, 0, {"overlap": "mod"}), "cannot be 'mod': input should be 'non' or 'pooled'")
     refusal(lambda: data.load(name, 0, {"n": 3}), "unknown data key of mixture", "'n'")
 
 

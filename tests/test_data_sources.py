@@ -1,15 +1,18 @@
 """Sources and manifests: what is loaded is what was pinned, and every way of lacking it is one clear sentence."""
 
 import dataclasses
+import gzip
 import hashlib
 import io
 import json
 import os
 import pickle
-import socket
+import subprocess
+import sys
 import tarfile
 import time
 import urllib.error
+from http.client import IncompleteRead
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +23,14 @@ import torch
 import torchvision
 from federations import refusal
 from PIL import Image
+from servers import forbid, serve
 from torch.nn.functional import interpolate
 
 from fedrepro import data, files
-from fedrepro.data import images, manifests, sources
-from fedrepro.data.sources.catalogue import MNIST_FILES
+from fedrepro.data import manifests, sources
+from fedrepro.data.sources import pictures, readers
 
+MNIST_FILES = sources.SOURCES["mnist"].files
 REPOSITORY = Path(__file__).parents[1]
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
 
@@ -77,7 +82,7 @@ def lent(toy, tmp_path, monkeypatch) -> Path:
     root = tmp_path / "mine"
     put(root, toy_arrays())
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(root))
-    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda *args, **kwargs: pytest.fail("downloads"))
+    forbid(monkeypatch)
     return root
 
 
@@ -126,7 +131,7 @@ def test_digits_are_split_without_loss():
     from sklearn.datasets import load_digits
 
     raw = sources.raw(sources.SOURCES["digits"])
-    whole = images.upsample(load_digits().images.astype(np.int64))
+    whole = readers.upsample(load_digits().images.astype(np.int64))
     ours = torch.cat([raw.train_x, raw.test_x]).numpy()
     assert sorted(map(bytes, ours)) == sorted(map(bytes, whole))
 
@@ -134,8 +139,8 @@ def test_digits_are_split_without_loss():
 def test_upsampling_is_bilinear():
     small = np.random.default_rng(0).integers(0, 17, (20, 8, 8))
     theirs = interpolate(torch.from_numpy(small[:, None] * 255 / 16), (28, 28), mode="bilinear")[:, 0]
-    assert np.abs(images.upsample(small) - theirs.numpy()).max() <= 0.5 + 1e-9
-    assert (images.upsample(np.full((1, 8, 8), 16)) == 255).all()
+    assert np.abs(readers.upsample(small) - theirs.numpy()).max() <= 0.5 + 1e-9
+    assert (readers.upsample(np.full((1, 8, 8), 16)) == 255).all()
 
 
 def test_other_embedded_digits_are_refused(monkeypatch):
@@ -320,19 +325,18 @@ def test_the_archive_is_downloaded_and_kept(tmp_path, monkeypatch):
     monkeypatch.delenv(sources.FOLDER_VARIABLE, raising=False)
     source = stored(sources.SOURCES["cifar10"], [archive(batches())], tmp_path / "server", train=10, test=2)
 
-    def download(url, root, filename, md5):
-        assert url.endswith(filename)
-        Path(root, filename).write_bytes((tmp_path / "server" / filename).read_bytes())
-
-    monkeypatch.setattr(torchvision.datasets.utils, "download_url", download)
+    asked = serve(monkeypatch, lambda url: (tmp_path / "server" / source.files[0].path).read_bytes())
     assert len(sources.raw(source).train_x) == 10
-    assert [path.name for path in sources.CACHE.iterdir()] == ["cifar-10-python.tar.gz"]
+    assert [path.name for path in sources.CACHE.iterdir()] == ["cifar-10-python.tar.gz"], "which is not unpacked"
+    assert asked == [torchvision.datasets.CIFAR10.url]
 
 
 @pytest.mark.parametrize(("column", "kind"), [("image", "png"), ("img", "png"), ("image", "jpeg")])
-def test_parquet_has_the_pixels_of_its_images(column, kind):
+def test_parquet_has_the_pixels_of_its_images(column, kind, tmp_path):
     x, y = small_cifar()
-    x_read, labels = images.parquet(np.frombuffer(hugging_face(x, y, column, kind), np.uint8))
+    contents = [hugging_face(x[part], y[part], column, kind) for part in (slice(10), slice(10, 12))]
+    raw = sources.read(stored(sources.SOURCES["cifar10-jpeg"], contents, tmp_path, train=10, test=2), tmp_path)
+    x_read, labels = torch.cat([raw.train_x, raw.test_x]), torch.cat([raw.train_y, raw.test_y])
     assert (x_read.shape, x_read.dtype, labels.tolist()) == ((12, 3, 32, 32), torch.uint8, y.tolist())
     if kind == "png":
         assert np.array_equal(x_read.numpy(), x)
@@ -349,7 +353,7 @@ def test_grey_images_in_parquet_become_rgb():
         rows.append({"bytes": out.getvalue(), "path": ""})
     content = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({"img": rows, "label": [0, 1, 2]}), content)
-    x, _ = images.parquet(np.frombuffer(content.getvalue(), np.uint8))
+    x, _, _ = pictures.decode([("a/train.parquet", content.getvalue())], ("train",), 3, 0)
     assert np.array_equal(x.numpy(), np.repeat(grey[:, None], 3, axis=1))
 
 
@@ -364,23 +368,25 @@ def test_a_source_without_an_address_says_so(tmp_path, monkeypatch):
 
 
 def served(arrays=None, error=None):
-    """A stand-in for torchvision's class: writes the files it is given, makes noise, then fails with the error."""
+    """What the servers of MNIST answer: packed files, but for the last one an error, if there is one."""
+    files = {Path(file.path).name: idx(array) for file, array in zip(MNIST_FILES, arrays or toy_arrays(), strict=True)}
 
-    def download(root, download):
-        print("Downloading")
-        put(Path(root), arrays or toy_arrays())
-        if error:
-            Path(root, MNIST_FILES[3].path).write_bytes(b"half")
+    def answer(url):
+        name = url.rpartition("/")[2].removesuffix(".gz")
+        if error and name == list(files)[-1]:
             raise error
+        return gzip.compress(files[name])
 
-    return download
+    return answer
 
 
 def test_a_download_is_kept_and_used_again(toy, monkeypatch, capsys):
-    monkeypatch.setattr(torchvision.datasets, "MNIST", served())
+    serve(monkeypatch, served())
     assert load_toy().sizes == (6, 6)
-    assert sorted(path.name for path in sources.CACHE.iterdir()) == ["MNIST"]
-    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda *args, **kwargs: pytest.fail("downloads twice"))
+    assert sorted(path.name for path in sources.CACHE.rglob("*")) == sorted(
+        ["MNIST", "raw", *(Path(file.path).name for file in MNIST_FILES)]
+    )
+    forbid(monkeypatch)
     sources._raw.cache_clear()
     assert load_toy().sizes == (6, 6)
     assert capsys.readouterr() == ("", "")
@@ -389,24 +395,35 @@ def test_a_download_is_kept_and_used_again(toy, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "error",
     [
-        RuntimeError("Error downloading train-images-idx3-ubyte.gz:\nTried a mirror, got:\n<no route to host>\n"),
         urllib.error.URLError("no route to host"),
         TimeoutError("no route to host"),
         OSError(28, "no route to host"),
+        OSError("several\nlines:\n<no route to host>\n"),
+        IncompleteRead(b"no route to host"),
     ],
     ids=lambda error: type(error).__name__,
 )
 def test_a_failed_download_leaves_nothing(toy, monkeypatch, capsys, error):
-    monkeypatch.setattr(torchvision.datasets, "MNIST", served(error=error))
-    message = refusal(load_toy, "could not be downloaded", "no route to host", *WAYS_OUT)
-    assert "Tried" not in message
+    asked = serve(monkeypatch, served(error=error))
+    message = refusal(load_toy, "could not be downloaded", *WAYS_OUT)
+    assert "no route to host" in message or "IncompleteRead" in message
+    assert "several" not in message
     assert list(sources.CACHE.iterdir()) == []
     assert capsys.readouterr() == ("", "")
-    assert socket.getdefaulttimeout() is None
+    assert [url for url in asked if "t10k-labels" in url] == [
+        f"{mirror}t10k-labels-idx1-ubyte.gz" for mirror in torchvision.datasets.MNIST.mirrors
+    ]
+
+
+def test_another_mirror_is_asked_where_one_has_something_else(toy, monkeypatch):
+    good, mirrors = served(), torchvision.datasets.MNIST.mirrors
+    answers = {mirrors[0]: lambda url: b"<html>moved</html>", mirrors[1]: good}
+    serve(monkeypatch, lambda url: answers[url.rpartition("/")[0] + "/"](url))
+    assert load_toy().sizes == (6, 6)
 
 
 def test_an_interrupted_download_leaves_nothing(toy, monkeypatch):
-    monkeypatch.setattr(torchvision.datasets, "MNIST", served(error=KeyboardInterrupt()))
+    serve(monkeypatch, served(error=KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         load_toy()
     assert list(sources.CACHE.iterdir()) == []
@@ -415,16 +432,16 @@ def test_an_interrupted_download_leaves_nothing(toy, monkeypatch):
 def test_a_download_of_something_else_is_refused(toy, monkeypatch):
     arrays = toy_arrays()
     arrays[2][0, 0, 0] ^= 1
-    monkeypatch.setattr(torchvision.datasets, "MNIST", served(arrays))
+    serve(monkeypatch, served(arrays))
     refusal(load_toy, "could not be downloaded", "t10k-images-idx3-ubyte has the wrong checksum", *WAYS_OUT)
     assert list(sources.CACHE.iterdir()) == []
 
 
 def test_no_network(toy, monkeypatch, capsys):
-    def refuse(*args, **kwargs):
+    def refuse(url):
         raise urllib.error.URLError("Name or service not known")
 
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    serve(monkeypatch, refuse)
     start = time.monotonic()
     refusal(load_toy, "could not be downloaded (urlopen error Name or service not known)", *WAYS_OUT)
     assert time.monotonic() - start < 5
@@ -442,13 +459,13 @@ def test_fetch_mends_the_cache_and_load_does_not(toy, monkeypatch):
     put(sources.CACHE, arrays)
     refusal(load_toy, "wrong checksum", "run `fedrepro data fetch mnist`", *WAYS_OUT)
     refusal(lambda: manifests.verify("mnist"), "wrong checksum", "run `fedrepro data fetch mnist`")
-    monkeypatch.setattr(torchvision.datasets, "MNIST", served())
+    serve(monkeypatch, served())
     manifests.fetch("colored-mnist")
     assert load_toy().sizes == (6, 6)
 
 
 def test_verify_downloads_nothing(toy, monkeypatch):
-    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda *args, **kwargs: pytest.fail("downloads"))
+    forbid(monkeypatch)
     refusal(lambda: manifests.verify("mnist"), "is not a folder", "run `fedrepro data fetch mnist`", *WAYS_OUT)
 
 
@@ -506,7 +523,7 @@ def test_what_stands_in_on_disk_has_no_address():
     # The page says so of every run on one (page/provenance.py).
     stand_ins = [source for source in sources.SOURCES.values() if source.substitute and not source.embedded]
     assert {source.name for source in stand_ins} == {"cifar10-jpeg", "pacs-112px"}
-    assert [source.name for source in stand_ins if source.download] == []
+    assert [source.name for source in stand_ins if source.torchvision] == []
 
 
 def test_unknown_datasets_are_told_the_closest():
@@ -545,3 +562,28 @@ def test_describing_reads_nothing(monkeypatch, tmp_path):
     assert description["files"][MNIST_FILES[0].path] == MNIST_FILES[0].sha256
     assert description["fingerprint"] != data.describe("digits")["fingerprint"]
     assert json.loads(json.dumps(description)) == description
+
+
+# what answers at once
+
+
+def test_names_and_descriptions_need_no_torch():
+    code = """
+import sys
+import fedrepro.data, fedrepro.data.sources, fedrepro.data.manifests
+from fedrepro import data
+for name, row in data.DATASETS.items():
+    if data.sources.SOURCES[row.source].pinned:
+        assert data.describe(name)["dataset"] == name
+    assert row.numerics >= 1 and row.summary
+assert len(data.manifests.list_datasets()) == len(data.DATASETS)
+assert "torch" not in sys.modules
+data.parameters("digits")
+assert "torch" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_module_of_builders_has_a_number():
+    assert data.NUMERICS.keys() == {row.builder.partition(".")[0] for row in data.DATASETS.values()}

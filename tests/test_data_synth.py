@@ -15,7 +15,8 @@ from PIL import Image
 from scipy.stats import binom
 
 from fedrepro import data
-from fedrepro.data import partition, sheet, sources, synth
+from fedrepro.data import sheet, sources
+from fedrepro.data.federations import colored, partition
 from fedrepro.errors import FedreproError, UsageError
 
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
@@ -62,16 +63,16 @@ def test_parts_are_shuffled_anew_by_each_seed():
 
 def test_colour_by_hand():
     grey = torch.tensor([[[0, 1], [128, 255]], [[7, 0], [0, 0]]], dtype=torch.uint8)
-    assert synth.colour(grey, torch.tensor([0, 1]), channels=2).tolist() == [
+    assert colored.colour(grey, torch.tensor([0, 1]), channels=2).tolist() == [
         [[[0, 1], [128, 255]], [[0, 0], [0, 0]]],
         [[[0, 0], [0, 0]], [[7, 0], [0, 0]]],
     ]
-    assert synth.colour(grey, torch.tensor([2, 0]), channels=3)[:, :, 0, 1].tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert colored.colour(grey, torch.tensor([2, 0]), channels=3)[:, :, 0, 1].tolist() == [[0, 0, 1], [0, 0, 0]]
 
 
 def test_without_chance_the_colour_is_the_class():
     raw = toy_raw()
-    federation = synth.colored_mnist(raw, 3, p=[0, 1], p_test=1, label_noise=0)
+    federation = colored.colored_mnist(raw, 3, p=[0, 1], p_test=1, label_noise=0)
     rows = np.concatenate(partition.equal(40, 2, 3))
     above_four = raw.train_y[rows] >= 5
     assert torch.equal(federation.y, above_four.long())
@@ -92,8 +93,8 @@ def test_without_chance_the_colour_is_the_class():
 
 def test_half_resolution_is_every_second_pixel():
     raw = toy_raw()
-    whole = synth.colored_mnist(raw, 0, binarise=False)
-    half = synth.colored_mnist(raw, 0, binarise=False, resolution=14)
+    whole = colored.colored_mnist(raw, 0, binarise=False)
+    half = colored.colored_mnist(raw, 0, binarise=False, resolution=14)
     assert half.x.shape == (40, 2, 14, 14)
     assert torch.equal(half.x, whole.x[:, :, ::2, ::2])
     assert torch.equal(half.tests["test"][0], whole.tests["test"][0][:, :, ::2, ::2])
@@ -165,7 +166,7 @@ def test_the_draws_of_a_seed_never_change():
 def test_clients_draw_apart():
     """Client 0 keeps its noise when a client is added to data of which it keeps the rows; no two clients share it."""
     raw = replace(toy_raw(4000), train_y=torch.zeros(4000, dtype=torch.int64))
-    one, two = synth.colored_mnist(raw, 0, n=1, p=[0.2]), synth.colored_mnist(raw, 0, n=2, p=[0.2, 0.2])
+    one, two = colored.colored_mnist(raw, 0, n=1, p=[0.2]), colored.colored_mnist(raw, 0, n=2, p=[0.2, 0.2])
     assert torch.equal(one.y[:2000], two.y[:2000])
     assert not torch.equal(two.y[:2000], two.y[2000:])
     assert torch.equal(one.tests["test"][0], two.tests["test"][0])
@@ -175,7 +176,7 @@ def test_clients_draw_apart():
 
 
 def test_noise_that_is_not_what_was_asked_for_is_reported(monkeypatch):
-    monkeypatch.setattr(synth, "bernoulli", lambda p, rows, draw: torch.ones(rows, dtype=torch.int64))
+    monkeypatch.setattr(colored, "bernoulli", lambda p, rows, draw: torch.ones(rows, dtype=torch.int64))
     with pytest.raises(FedreproError, match=r"label noise of a client is 1\.0000 where 0\.25 was asked for") as caught:
         data.load("digits", 0, {})
     assert caught.value.exit_code == 1
@@ -186,7 +187,7 @@ def test_noise_that_is_not_what_was_asked_for_is_reported(monkeypatch):
 def test_the_check_lets_chance_pass_and_mistakes_not(rows, p):
     def accepts(hits: int) -> bool:
         try:
-            synth.check_binomial("noise", hits, rows, p)
+            colored.check_binomial("noise", hits, rows, p)
         except FedreproError:
             return False
         return True
@@ -202,26 +203,26 @@ def test_the_check_lets_chance_pass_and_mistakes_not(rows, p):
 @pytest.mark.parametrize(
     ("params", "complaint"),
     [
-        ({"n": 0}, "n is the number of clients"),
+        ({"n": 0}, "data key 'n' of digits cannot be 0: input should be greater than or equal to 1"),
         ({"n": True}, "cannot be True"),
         ({"n": 2.0}, "cannot be 2.0"),
         ({"n": "2"}, "cannot be '2'"),
         ({"n": 2000}, r"more clients \(2,000\) than training samples \(1,500\)"),
-        ({"n": 3}, "p needs 3 probabilities"),
-        ({"p": [0.1]}, "p needs 2 probabilities"),
-        ({"p": [0.1, 1.1]}, "p needs 2 probabilities"),
-        ({"p": [0.1, float("nan")]}, "p needs 2 probabilities"),
-        ({"p": [0.1, "0.2"]}, "p needs 2 probabilities"),
+        ({"n": 3}, "p needs 3 values, one for each client, and has 2"),
+        ({"p": [0.1]}, "p needs 2 values, one for each client, and has 1"),
+        ({"p": [0.1, 1.1]}, r"cannot be \[0.1, 1.1\]: input should be less than or equal to 1"),
+        ({"p": [0.1, float("nan")]}, r"cannot be \[0.1, nan\]"),
+        ({"p": [0.1, "0.2"]}, r"cannot be \[0.1, '0.2'\]: input should be a valid number"),
+        ({"n": 1000, "p": [2] * 1000}, r"cannot be \[2, 2, 2, 2, 2, 2, \.\.\.\]"),
         ({"p": 0.1}, "cannot be 0.1"),
         ({"p": "11"}, "cannot be '11'"),
-        ({"n": 1000, "p": [0.1] * 1000 + [0.2]}, "p needs 1,000 probabilities"),
-        ({"p_test": -0.1}, "p_test is a probability"),
-        ({"p_test": "0.9"}, "p_test is a probability"),
-        ({"label_noise": 1}, "label_noise is at least 0 and less than 1"),
-        ({"label_noise": False}, "label_noise is at least 0"),
-        ({"resolution": 7}, "resolution is 28 or 14"),
-        ({"resolution": 28.0}, "resolution is 28 or 14"),
-        ({"binarise": 1}, "binarise is true or false"),
+        ({"n": 1000, "p": [0.1] * 1000 + [0.2]}, "p needs 1,000 values, one for each client, and has 1,001"),
+        ({"p_test": -0.1}, "'p_test' of digits cannot be -0.1: input should be greater than or equal to 0"),
+        ({"p_test": "0.9"}, "'p_test' of digits cannot be '0.9': input should be a valid number"),
+        ({"label_noise": 1}, "'label_noise' of digits cannot be 1: input should be less than 1"),
+        ({"label_noise": False}, "'label_noise' of digits cannot be False"),
+        ({"resolution": 7}, "'resolution' of digits cannot be 7: input should be 28 or 14"),
+        ({"binarise": 1}, "'binarise' of digits cannot be 1: input should be a valid boolean"),
         ({"labelnoise": 0.1}, "unknown data key of digits 'labelnoise': did you mean 'label_noise'"),
         ({"colour": 1}, "unknown data key of digits 'colour'"),
     ],
@@ -230,6 +231,25 @@ def test_bad_parameters_are_refused(params, complaint):
     with pytest.raises(UsageError, match=complaint) as caught:
         data.load("digits", 0, params)
     assert len(str(caught.value)) < 200
+
+
+def test_values_are_taken_in_their_types():
+    assert equal(
+        data.load("digits", 0, {"resolution": 14.0, "p": (1, 0)}),
+        data.load("digits", 0, {"resolution": 14, "p": [1.0, 0.0]}),
+    )
+
+
+@pytest.mark.parametrize("name", data.DATASETS)
+def test_a_dataset_takes_its_own_defaults(name):
+    data.check(name, data.parameters(name))
+    with pytest.raises(UsageError, match=f"unknown data key of {name} 'nnn'"):
+        data.check(name, {"nnn": 1})
+
+
+def test_presets_are_defaults():
+    assert data.parameters("digits") == data.parameters("colored-mnist") | {"binarise": False}
+    assert data.parameters("officehome")["test_domain"] == "clipart"
 
 
 @pytest.mark.parametrize("n", [1, 7, 1500])
@@ -256,7 +276,7 @@ def test_a_sheet_that_cannot_be_written(tmp_path):
 
 
 def test_mosaic_by_hand():
-    x = synth.colour(torch.full((3, 3, 5), 200, dtype=torch.uint8), torch.tensor([0, 1, 0]), channels=2)
+    x = colored.colour(torch.full((3, 3, 5), 200, dtype=torch.uint8), torch.tensor([0, 1, 0]), channels=2)
     picture = sheet.mosaic(x, torch.tensor([1, 0, 1]), [0, 1])
     assert picture.shape == (2 * sheet.FEW.rows * 5, sheet.FEW.columns * 7, 3)
     assert picture[0, 0].tolist() == [0, 200, 0]
@@ -270,7 +290,7 @@ def test_channels_as_colours(channels, colour):
 
 
 def test_more_channels_are_as_many_hues():
-    x = synth.colour(torch.full((5, 1, 1), 255, dtype=torch.uint8), torch.arange(5), channels=5)
+    x = colored.colour(torch.full((5, 1, 1), 255, dtype=torch.uint8), torch.arange(5), channels=5)
     colours = {tuple(sheet.rgb(image)[0, 0].tolist()) for image in x}
     assert len(colours) == 5
     assert all(max(colour) == 255 for colour in colours)
@@ -332,7 +352,7 @@ def original(raw: sources.Raw, n: int, seed: int, dropped: int | None = None) ->
     return raw.train_x[rows], raw.train_y[rows]
 
 
-@pytest.mark.parametrize("build", [synth.colored_mnist, synth.colored_fashion_mnist])
+@pytest.mark.parametrize("build", [colored.colored_mnist, colored.colored_fashion_mnist])
 @pytest.mark.parametrize("classes", [5, 10])
 def test_more_classes_have_a_colour_each(build, classes):
     raw = flat_raw()
@@ -342,7 +362,7 @@ def test_more_classes_have_a_colour_each(build, classes):
     lit = federation.x.flatten(2).any(2)
     assert (lit.sum(1) == 1).all(), "exactly one channel holds the image"
     z, y0 = lit.long().argmax(1), labels // (10 // classes)
-    assert torch.equal(federation.x.amax(1), torch.full_like(images, 255) if build is synth.colored_mnist else images)
+    assert torch.equal(federation.x.amax(1), torch.full_like(images, 255) if build is colored.colored_mnist else images)
     for part, p in zip(range(2), (0.2, 0.1), strict=True):
         mine = slice(2000 * part, 2000 * (part + 1))
         y = federation.y[mine]
@@ -356,7 +376,7 @@ def test_more_classes_have_a_colour_each(build, classes):
 
 def test_fashion_keeps_dark_pixels_grey_and_has_no_bags():
     raw = flat_raw()
-    federation = synth.colored_fashion_mnist(raw, 7, n=3, p=[0.3, 0.2, 0.1])
+    federation = colored.colored_fashion_mnist(raw, 7, n=3, p=[0.3, 0.2, 0.1])
     images, labels = original(raw, 3, 7, dropped=8)
     assert (federation.sizes, len(federation.tests["test"][1])) == ((1200, 1200, 1200), 900)
     red, green = federation.x[:, 0], federation.x[:, 1]
@@ -378,7 +398,7 @@ def test_fashion_keeps_dark_pixels_grey_and_has_no_bags():
 def test_an_image_without_a_bright_pixel_has_no_colour():
     raw = flat_raw()
     raw.train_x[::10] = raw.train_x[::10].clamp(max=127)
-    federation = synth.colored_fashion_mnist(raw, 0, n=1, p=[0.2])
+    federation = colored.colored_fashion_mnist(raw, 0, n=1, p=[0.2])
     dark = (federation.x[:, 0] == federation.x[:, 1]).flatten(1).all(1)
     assert dark.sum() == 400
     assert federation.facts["clients"][0]["without_colour"] == 400
@@ -389,7 +409,7 @@ def test_an_image_without_a_bright_pixel_has_no_colour():
 
 def test_the_patch_is_in_the_corner_of_z():
     raw = flat_raw(shape=(3, 32, 32))
-    federation = synth.spurious_cifar10(raw, 5)
+    federation = colored.spurious_cifar10(raw, 5)
     images, labels = original(raw, 2, 5, dropped=6)
     assert federation.x.shape == (3600, 3, 32, 32)
     black = (federation.x == 0).all(1)
@@ -432,7 +452,7 @@ def test_clients_of_real_data_agree_with_their_p(dataset):
         assert abs(seen["label_noise"] - 0.25) < 3 * math.sqrt(0.25 * 0.75 / seen["rows"])
 
 
-@pytest.mark.parametrize("classes", [0, 1, 3, 20, 2.0, "2", True])
+@pytest.mark.parametrize("classes", [0, 1, 3, 20, 2.5, "2", True])
 def test_classes_must_divide_ten(classes):
-    with pytest.raises(UsageError, match="classes is 2, 5 or 10"):
-        synth.colored_mnist(toy_raw(), 0, classes=classes)
+    with pytest.raises(UsageError, match="'classes' of colored-mnist cannot be .*: input should be 2, 5 or 10"):
+        data.check("colored-mnist", {"classes": classes})

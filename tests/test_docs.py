@@ -14,14 +14,15 @@ import commands
 import printed
 import pytest
 import torch
-import yaml
 from printed import PAGES, ROOT
 
-import fedrepro.data
-from fedrepro import lineage, methods, summary
-from fedrepro.data import DATASETS, Dataset
-from fedrepro.spec import papers
-from fedrepro.types import Report
+from fedrepro import data, methods
+from fedrepro.core.types import Report, Task
+from fedrepro.data import DATASETS, NUMERICS, federations
+from fedrepro.papers.load import load_papers, papers
+from fedrepro.records import paths
+from fedrepro.results import claims
+from fedrepro.results.evaluate import read
 
 # Commands that are parsed and not run, on any page, with the reason. All others in fences are run as they are printed.
 ONLY_PARSED = {
@@ -30,11 +31,11 @@ ONLY_PARSED = {
     "make smoke": "takes minutes; tests/test_pipeline.py does the same",
     "source .venv/bin/activate": "is the shell's",
     "export FEDREPRO_DATA_DIR=~/datasets": "is the shell's",
-    "fedrepro plan": "reads all papers; run in a small project of its own below",
-    "dvc repro": "reads all papers; run stage by stage in a small project below, whole in tests/test_pipeline.py",
-    "fedrepro report": "renders all papers; run in a small project below",
-    "fedrepro check": "renders all papers; run in a small project below, and by CI on the committed results",
+    "dvc repro": "reads all papers; tests/test_pipeline.py runs it",
+    "make readme": "writes the pages; tests/test_project.py runs its steps",
+    "fedrepro check": "evaluates all papers; CI runs it on the committed results",
     "fedrepro doctor": "reads all records and looks for a GPU; tests/test_doctor.py runs it",
+    "python tests/test_golden.py": "writes the stored numbers, minutes long; tests/test_golden.py compares them",
     "fedrepro data fetch mnist": "needs the network",
     "fedrepro train --method fedgma": "needs MNIST",
     "fedrepro train --method fedavg --dataset cifar10 --device cuda --precision bf16": "needs a GPU and CIFAR-10",
@@ -46,11 +47,11 @@ LEFT = {  # page -> files that its commands must have left behind
     "docs/quickstart.md": ["build/one-number-smoke/record.json"],
     "docs/add-a-dataset.md": ["build/dimmed-digits.png"],
     "docs/add-a-paper.md": [
-        *("reports/tables/toy-2024/table1.tex", "reports/figures/toy-2024/fig1.svg", "reports/claims/toy-2024.md"),
-        *("reports/sheets/toy-2024/fig2.png", "reports/summary/toy-2024.md"),
+        *(f"reports/toy-2024/rendered/{name}" for name in ("table1.tex", "claims.md", "summary.md")),
+        *("reports/toy-2024/figures/fig1.svg", "reports/toy-2024/sheets/fig2.png"),
     ],
 }
-COPIED = ("papers", "params.yaml", "runs", "reports", "examples")
+COPIED = ("papers", "params.yaml", "runs", "reports", "examples", "data/extractors")
 
 
 def lines(page):
@@ -97,8 +98,10 @@ def plugins(monkeypatch):
 def reader(tmp_path, monkeypatch):
     """reader(page): what a reader does who types all of a page's commands, one after another."""
     monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
-    monkeypatch.setattr(fedrepro.data, "__path__", [*fedrepro.data.__path__, str(tmp_path / "fedrepro/data")])
+    places = [*federations.__path__, str(tmp_path / "fedrepro/data/federations")]
+    monkeypatch.setattr(federations, "__path__", places)
     known = dict(DATASETS)
+    monkeypatch.setattr(data.catalogue, "NUMERICS", dict(NUMERICS))
     monkeypatch.chdir(tmp_path)
 
     def follow(page):
@@ -107,7 +110,7 @@ def reader(tmp_path, monkeypatch):
         for fence in printed.fences(page):
             if fence.file:
                 shown(fence, tmp_path)
-            elif fence.text.startswith("Dataset("):
+            elif "\nbuilder = " in fence.text:
                 register(fence.text)
             for command in fence.commands:
                 if command not in only_parsed(page):
@@ -119,7 +122,7 @@ def reader(tmp_path, monkeypatch):
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
-    forget()
+    methods.discover.cache_clear()
 
 
 def copy(folder):
@@ -142,11 +145,11 @@ def shown(fence, folder):
         file.write(fence.text)
 
 
-def register(row):
-    """Add a page's row, which names its module, to the datasets."""
-    module = re.search(r"build=(\w+)\.", row)[1]
-    added = eval(row, {"Dataset": Dataset, module: __import__(f"fedrepro.data.{module}", fromlist=[module])})
-    DATASETS[added.name] = added
+def register(table):
+    """Add a page's table to the datasets, and its module to those of builders."""
+    added = data.catalogue.datasets(table)
+    DATASETS.update(added)
+    data.catalogue.NUMERICS.update({row.builder.partition(".")[0]: 1 for row in added.values()})
 
 
 def typed(command, folder, monkeypatch):
@@ -155,9 +158,6 @@ def typed(command, folder, monkeypatch):
     if words[0] == "fedrepro":
         done = commands.fedrepro(*words[1:])
         assert done.code == 0, f"{command}\n{done.out}{done.err}"
-    elif command == "dvc repro":
-        for stage in stages(folder):
-            typed(stage, folder, monkeypatch)
     else:
         site = folder / "site"
         paths = os.pathsep.join(map(str, (site, ROOT)))
@@ -165,20 +165,7 @@ def typed(command, folder, monkeypatch):
         done = subprocess.run([sys.executable, "-m", *words], env=env, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         monkeypatch.syspath_prepend(site)
-        forget()
-
-
-def stages(folder):
-    """The commands of the generated pipeline, in an order in which DVC may run them."""
-    files = [folder / "dvc.yaml", *folder.glob("papers/*/*/dvc.yaml"), *folder.glob("papers/*/dvc.yaml")]
-    found = {n: stage["cmd"] for file in files for n, stage in yaml.safe_load(file.read_text())["stages"].items()}
-    order = ("digests", "data", "sheet", "train", "evaluate", "report", "check")
-    return [found[each] for each in sorted(found, key=lambda n: order.index(n.partition("-")[0]))]
-
-
-def forget():
-    methods.discover.cache_clear()
-    lineage._closure.cache_clear()
+        methods.discover.cache_clear()
 
 
 @pytest.mark.slow
@@ -198,7 +185,7 @@ def test_the_median_of_the_page_is_a_median():
     weights = torch.tensor([0.2, 0.1, 0.0, 0.7])  # the third client was rejected
     step, state = names["median"]().update(Report(delta, torch.zeros(4), {}), weights, {})
     assert (step["w"].tolist(), state) == ([2.0, 0.0], {})
-    method = names["fedmedian"](methods.Task((1, 1, 2), 2, (3, 3)), net="mlp", hidden=2)
+    method = names["fedmedian"](Task((1, 1, 2), 2, (3, 3)), net="mlp", hidden=2)
     assert len(method.phases) == 1
 
 
@@ -223,7 +210,9 @@ def test_links_lead_somewhere(page):
 def test_the_readme_leads_to_every_page():
     readme, protocols = (printed.prose(ROOT / each) for each in ("README.md", "docs/protocols.md"))
     for page in (ROOT / "docs").glob("*.md"):
-        assert f"({printed.name(page)})" in readme or f"({page.name})" in protocols, page
+        assert f"({printed.name(page)})" in readme, page
+    for page in ROOT.glob("papers/*/PROTOCOL.md"):
+        assert f"(../{printed.name(page)})" in protocols, page
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/what-reproduces.md"], ids=printed.name)
@@ -231,8 +220,9 @@ def test_the_summaries_shown_are_the_committed_ones(page):
     blocks = dict(re.findall(r"<!-- ([\w-]+):begin -->\n(.*?)<!-- \1:end -->", page.read_text(), re.S))
     names = ["papers", *(papers(ROOT) if page.parent != ROOT else [])]
     assert set(names) <= set(blocks)
-    for path in summary.paths(names[1:], ROOT):
-        assert blocks[path.stem] == path.read_text(), "run `make readme`"
+    for name in names:
+        path = ROOT / paths.OVERVIEW if name == "papers" else paths.summary(name, ROOT)
+        assert blocks[name] == path.read_text(), "run `make readme`"
 
 
 def findings():
@@ -249,7 +239,7 @@ def test_every_number_of_the_findings_is_in_a_table_or_behind_a_claim():
 
 
 def test_every_verdict_of_the_findings_is_the_present_one():
-    verdicts = json.loads((ROOT / "reports/check.json").read_text())["claims"].values()
+    verdicts = [claims.verdicts(read(paper).claims) for paper in load_papers(ROOT) if paper.spec.claims]
     said = re.findall(r"`([a-z-]+)` (holds|fails|is undecided)", findings())
     assert len(said) >= 3
     for claim, verdict in said:
@@ -260,5 +250,6 @@ def test_the_times_are_those_of_the_records():
     rows = re.findall(r"^\| ([a-z0-9-]+) \| ([\d.]+) \|$", (ROOT / "docs/gpu.md").read_text(), re.M)
     assert len(rows) == 10
     for run, minutes in rows:
-        record = json.loads((ROOT / "runs/flgames-2022" / run / "record.json").read_text())
+        (path,) = (ROOT / "runs/flgames-2022").glob(f"*/{run}/record.json")
+        record = json.loads(path.read_text())
         assert f"{sum(entry['seconds'] for entry in record['seeds'].values()) / 60:.1f}" == minutes, run

@@ -9,7 +9,8 @@ import filelock
 import pytest
 from commands import SMALL, fedrepro
 
-from fedrepro import doctor, methods
+from fedrepro import methods
+from fedrepro.cli import doctor
 from fedrepro.data import sources
 
 
@@ -79,15 +80,16 @@ def test_damaged_data_are_wrong():
     assert (state, "has 5 bytes instead of 47,040,016" in text) == ("wrong", True)
 
 
-def test_generated_files(folder):
-    assert found(doctor.generated)["generated files"][0] == "note"
+def test_the_planned_runs(folder):
+    assert found(doctor.planned)["papers"][0] == "note"
     commands.paper(folder)
-    state, text = found(doctor.generated)["generated files"]
-    assert (state, "fedrepro pilot --paper tiny-2024" in text) == ("wrong", True)
+    state, text = found(doctor.planned)[commands.PAPER]
+    assert (state, "fedrepro tune --paper tiny-2024" in text) == ("wrong", True)
     commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))
-    assert "stale; run `fedrepro plan`" in found(doctor.generated)["generated files"][1]
-    fedrepro("plan")
-    assert found(doctor.generated)["generated files"] == ("fine", "as the specs say")
+    todo = "2 of 2 runs have no current record: `fedrepro run tiny-2024` trains them"
+    assert found(doctor.planned) == {commands.PAPER: ("note", todo)}
+    fedrepro("run")
+    assert found(doctor.planned) == {commands.PAPER: ("fine", "2 runs, all recorded")}
 
 
 def test_an_interrupted_run_is_a_note(checkpoints):
@@ -121,16 +123,22 @@ def test_records():
         curves.write("0,99,train_loss,1\n")
     record = Path("runs/adhoc/f-irm/record.json")
     content = json.loads(record.read_text())
-    del content["digest"]
+    del content["identity"]
     record.write_text(json.dumps(content))
     mend = "restore it from git, or remove it and train again"
     assert found(doctor.records) == {
-        "runs/adhoc/f-irm/record.json": ("wrong", f"is damaged (digest: field required): {mend}"),
-        "runs/adhoc/fedavg/record.json": ("wrong", f"does not belong to the curves.csv beside it: {mend}"),
+        "runs/adhoc/f-irm/record.json": (
+            "wrong",
+            f"runs/adhoc/f-irm/record.json is incomplete (identity: field required): {mend}",
+        ),
+        "runs/adhoc/fedavg/record.json": (
+            "wrong",
+            f"runs/adhoc/fedavg/curves.csv does not belong to the record beside it: {mend}",
+        ),
         "records": ("fine", "1 whole"),
     }
     Path("runs/adhoc/fedavg/curves.csv").unlink()
-    assert "No such file or directory: curves.csv" in found(doctor.records)["runs/adhoc/fedavg/record.json"][1]
+    assert "runs/adhoc/fedavg/curves.csv is missing" in found(doctor.records)["runs/adhoc/fedavg/record.json"][1]
     done = fedrepro("doctor")
     assert done.code == 1
     assert done.fault == (
@@ -142,7 +150,9 @@ def test_records():
 def test_a_record_that_is_no_json_is_damaged():
     Path("runs/adhoc/x").mkdir(parents=True)
     Path("runs/adhoc/x/record.json").write_text("{")
-    assert found(doctor.records)["runs/adhoc/x/record.json"][1].startswith("is damaged")
+    assert found(doctor.records)["runs/adhoc/x/record.json"][1].startswith(
+        "runs/adhoc/x/record.json is incomplete (invalid JSON"
+    )
 
 
 def test_broken_plugins_are_a_note(monkeypatch):

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from fedrepro import methods, trees
+from fedrepro import methods
+from fedrepro.core import trees
+from fedrepro.core.types import Task
 from fedrepro.data.draws import Feeder
 from fedrepro.errors import UsageError
 from fedrepro.methods import weightings
-from fedrepro.methods.networks import choose
 from fedrepro.methods.penalties import Penalty, penalised
-from fedrepro.types import Task
+from fedrepro.nets.choose import choose
 
 SIZES = (20, 12, 16)
 HYPER = {"net": "mlp", "hidden": 6, "lr": 0.02, "batch": 4}

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedrepro.core.streams import stream, torch_stream
+from fedrepro.core.types import Draw
 from fedrepro.data.draws import Feeder
-from fedrepro.streams import stream, torch_stream
-from fedrepro.types import Draw
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)

@@ -1,19 +1,22 @@
 """The federated methods, and the games with one client, against plain torch.nn and torch.optim on the same batches."""
 
 import copy
+import inspect
 
 import pytest
 import torch
 from torch import nn
 
-from fedrepro import methods, trees
+from fedrepro import methods
+from fedrepro.core import trees
+from fedrepro.core.optim import sgd
+from fedrepro.core.types import Batch, Draw, Net, Task
 from fedrepro.data.draws import Feeder
 from fedrepro.errors import UsageError
 from fedrepro.methods import federated
+from fedrepro.methods.federated import Recipe
 from fedrepro.methods.parts import average
-from fedrepro.nets import mlp
-from fedrepro.optim import sgd
-from fedrepro.types import Batch, Draw, Net, Task
+from fedrepro.nets.mlp import mlp
 
 HIDDEN = 6
 
@@ -68,9 +71,9 @@ def test_f_irm_with_one_client_is_plain_adam(training, order, steps):
 
 
 def test_fedavg_with_one_step_is_fedsgd_for_sgd(training):
-    task, net = Task((2, 3, 3), 2, (20, 20, 20)), mlp(18, HIDDEN, 2)
-    local = federated.federated(task, net, Draw(size=4, steps=1), client=sgd(0.3), server=average(sgd(1.0)))
-    central = federated.federated(task, net, Draw(size=4), client=sgd(1.0), server=average(sgd(0.3)))
+    net = mlp(18, HIDDEN, 2)
+    local = federated.federated(net, Recipe(Draw(size=4, steps=1), client=sgd(0.3), server=average(sgd(1.0))))
+    central = federated.federated(net, Recipe(Draw(size=4), client=sgd(1.0), server=average(sgd(0.3))))
     results = []
     for method in (local, central):
         run = training(method, sizes=(20, 20, 20), rounds=7)
@@ -184,9 +187,8 @@ def test_the_forms_of_fedprox_by_hand(form):
         apply=lambda params, x: x,
         descend=lambda params, x, y, live: ({"w": 2 * params["w"] - x[..., 0]}, x[:, 0, 0]),
     )
-    recipe = federated.fedprox.__wrapped__(Task((1,), 1, (3,)), lr=lr, mu=mu, form=form)
-    parts = {name: getattr(recipe, name) for name in ("client", "server", "drift", "keep")}
-    method = federated.federated(Task((1,), 1, (3,)), scalar, Draw(size=1, steps=3), **parts)
+    most = inspect.unwrap(federated.fedprox)(Task((1,), 1, (3,)), lr=lr, mu=mu, form=form)
+    method = federated.federated(scalar, most(Draw(size=1, steps=3), sgd(lr)))
     state = method.init(lambda client, purpose: torch.Generator(), (3,))
     w, buf = 0.7, 0.0
     for row in rows:

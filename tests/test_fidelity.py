@@ -1,9 +1,9 @@
 """How generated samples are judged: the Frechet distance against closed forms, the extractor, classes and modes."""
 
 import hashlib
-import io
 import json
-from email.message import Message
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from urllib.error import URLError
@@ -15,12 +15,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytorch_fid import fid_score, inception
+from servers import serve
 
-from fedrepro import extractors, fidelity
-from fedrepro.config import Watch
 from fedrepro.data import sources
 from fedrepro.errors import UsageError
-from fedrepro.fidelity import Moments, frechet, moments
+from fedrepro.judges import extractors, fidelity, networks
+from fedrepro.judges.fidelity import Moments, frechet, moments
+from fedrepro.records.config import Watch
 
 CPU = torch.device("cpu")
 
@@ -127,8 +128,8 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extractor")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setitem(extractors.EPOCHS, "digits", 2)
-        extractors.train("digits")
+        patch.setitem(networks.EPOCHS, "digits", 2)
+        networks.train("digits")
     return folder
 
 
@@ -146,9 +147,9 @@ def inside(trained, tmp_path, monkeypatch):
 
 def test_training_it_again_gives_the_same_bytes(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(extractors.EPOCHS, "digits", 2)
+    monkeypatch.setitem(networks.EPOCHS, "digits", 2)
     lines = []
-    written = extractors.train("digits", lines.append)
+    written = networks.train("digits", lines.append)
     for path in (written, written.with_suffix(".safetensors")):
         assert path.read_bytes() == (trained / path).read_bytes()
     assert [line[:12] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
@@ -165,11 +166,11 @@ def test_what_is_said_of_it(trained):
 
 
 def test_its_features_and_logits(inside):
-    loaded = extractors.load(extractors.find("digits"), CPU)
+    loaded = networks.load(extractors.find("digits"), CPU)
     x = sources.raw(sources.SOURCES["digits"]).test_x[:, None]
     features, logits = loaded.features(x), loaded.logits(x)
     assert (features.shape, features.dtype) == ((len(x), 128), torch.float32)
-    params = extractors.safetensors.torch.load_file(loaded.found.path)
+    params = networks.safetensors.torch.load_file(loaded.found.path)
     torch.testing.assert_close(features @ params["fc2.weight"].T + params["fc2.bias"], logits, rtol=1e-4, atol=1e-4)
     said = json.loads(extractors.paths("digits")[1].read_text())["test_accuracy"]
     right = logits.argmax(1) == sources.raw(sources.SOURCES["digits"]).test_y
@@ -212,11 +213,11 @@ def test_real_statistics_are_kept_and_a_damaged_file_is_made_anew(inside, monkey
 
 def test_an_extractor_that_is_missing_or_damaged(inside):
     with pytest.raises(UsageError, match="mnist-cnn.json, which is missing: run `fedrepro extractor mnist`"):
-        fidelity.extractor("gan-mnist", Watch())
+        extractors.of("gan-mnist", Watch())
     with pytest.raises(UsageError, match="unknown source 'mnits': did you mean 'mnist'"):
-        extractors.train("mnits")
+        networks.train("mnits")
     with pytest.raises(UsageError, match="unknown dataset 'gan-mnits'"):
-        fidelity.extractor("gan-mnits", Watch())
+        extractors.of("gan-mnits", Watch())
     weights, said = extractors.paths("digits")
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     with pytest.raises(UsageError, match="is not what .* says it is: restore both from git, or run"):
@@ -241,37 +242,43 @@ def test_inception_is_taken_only_where_its_weights_are_there_and_right(inside):
     assert extractors.find("digits", "cnn").metric == "fd_digits_cnn"
 
 
-def response(content):
-    """What a server answers: a body, and no headers."""
-    body = io.BytesIO(content)
-    body.info = Message
-    return body
-
-
 def test_its_weights_are_downloaded_once_and_verified(inside, monkeypatch):
     content = b"the weights"
     digest = hashlib.sha256(content).hexdigest()
-    asked = []
     monkeypatch.setattr(extractors, "WEIGHTS", f"pt_inception-2015-12-05-{digest[:8]}.pth")
-    monkeypatch.setattr(torch.hub, "urlopen", lambda request: asked.append(request.full_url) or response(content))
+    asked = serve(monkeypatch, lambda url: content)
     for _ in range(2):
-        assert extractors.make("inception").read_bytes() == content
+        assert networks.make("inception").read_bytes() == content
     assert asked == [inception.FID_WEIGHTS_URL]
     assert extractors.find("digits", "inception").sha256 == digest
 
 
-def no_route(request):
+def no_route(url):
     raise URLError("no route to host")
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [(lambda request: response(b"other"), "invalid hash value"), (no_route, "no route to host")]
+    ("answer", "reason"), [(lambda url: b"other", "wrong checksum"), (no_route, "no route to host")]
 )
 def test_a_failed_download_of_its_weights_leaves_nothing(inside, monkeypatch, answer, reason):
-    monkeypatch.setattr(torch.hub, "urlopen", answer)
+    serve(monkeypatch, answer)
     with pytest.raises(UsageError, match=rf"could not be downloaded \(.*{reason}.*\): put that file of pytorch-fid's"):
-        extractors.make("inception")
+        networks.make("inception")
     assert list(sources.CACHE.iterdir()) == []
+
+
+def test_which_extractor_there_is_needs_no_torch(inside):
+    code = """
+import sys
+from fedrepro.judges import extractors
+from fedrepro.records.config import Watch
+print(extractors.of("gan-digits", Watch()).sha256, extractors.classifier("digits").name)
+assert extractors.inception() is None
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{extractors.find('digits').sha256} digits_cnn\n"
 
 
 def test_its_features_are_those_of_the_library_and_grey_is_three_equal_channels(inside, monkeypatch):
@@ -288,7 +295,7 @@ def test_its_features_are_those_of_the_library_and_grey_is_three_equal_channels(
     found = extractors.find("digits")
     assert (found.name, found.metric) == ("inception", "fid")
     before = torch.get_rng_state()
-    features = extractors.load(found, CPU).features
+    features = networks.load(found, CPU).features
     assert torch.equal(torch.get_rng_state(), before)
     grey = sources.raw(sources.SOURCES["digits"]).test_x[:2, None]
     got = features(grey)

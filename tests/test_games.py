@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fedrepro import methods
+from fedrepro.core.types import Batch, Net, Task
 from fedrepro.errors import UsageError
 from fedrepro.methods import games
-from fedrepro.types import Batch, Net, Task
 
 LR, PHI_LR = 0.1, 0.01
 ATOL = 1e-7
@@ -353,7 +353,14 @@ def test_a_phase_changes_nothing_that_it_is_given():
             assert str(state) == before
 
 
-@pytest.mark.parametrize("hyper", [{"order": "paralel"}, {"response": "literaly"}], ids=str)
-def test_an_unknown_order_or_response_names_the_closest(hyper):
-    with pytest.raises(UsageError, match="did you mean '(parallel|literal)'"):
+@pytest.mark.parametrize(
+    ("hyper", "known"),
+    [
+        ({"order": "paralel"}, "'parallel' or 'sequential'"),
+        ({"response": "all"}, "'buffer_only', 'literal' or 'mixed'"),
+    ],
+    ids=str,
+)
+def test_an_unknown_order_or_response_is_answered_by_those_that_there_are(hyper, known):
+    with pytest.raises(UsageError, match=f"of f-fl-smooth cannot be .*: input should be {known}"):
         make("f-fl-smooth", 2, **hyper)

@@ -8,9 +8,10 @@ from plain_gan import benchmark, load
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from fedrepro import gannets, trees
+from fedrepro.core import trees
 from fedrepro.errors import UsageError
-from fedrepro.spectral import normalise, power_start, through
+from fedrepro.nets import gan
+from fedrepro.nets.gan import normalise, power_start, through
 
 SHAPES = {"dcgan-28": (1, 28, 28), "dcgan-32": (3, 32, 32), "points": (2,)}
 TIGHT = {"rtol": 1e-4, "atol": 1e-5}
@@ -32,7 +33,7 @@ def count(params: dict) -> int:
 def pair(request):
     """(shape, generator, critic, parameters of both) of each pair of networks."""
     shape = SHAPES[request.param]
-    generator, critic = gannets.choose(shape)
+    generator, critic = gan.choose(shape)
     return shape, generator, critic, generator.init(seeded(1)), critic.init(seeded(2))
 
 
@@ -42,7 +43,7 @@ def pair(request):
 )
 def test_the_numbers_of_parameters(name, sizes):
     # The first two are the paper's; 2*64+64 + 64*64+64 + 64*2+2 and 2*64+64 + 64*64+64 + 64+1 for points.
-    networks = gannets.choose(SHAPES[name])
+    networks = gan.choose(SHAPES[name])
     assert tuple(count(each.init(seeded(0))) for each in networks) == sizes
 
 
@@ -132,7 +133,7 @@ def test_batch_norm_is_torchs_module():
     for turn in range(3):
         x = 3 * randn(4, 3, 5, 5, seed=turn) + 1
         given, before = x.clone().requires_grad_(), {name: leaf.clone() for name, leaf in stats.items()}
-        y, after = gannets.batch_norm(leaves, stats, given, True)
+        y, after = gan.batch_norm(leaves, stats, given, True)
         assert all(torch.equal(stats[name], before[name]) for name in stats)  # what came in is as it was
         stats, wanted = after, module(x.requires_grad_())
         torch.testing.assert_close(y, wanted)
@@ -140,7 +141,7 @@ def test_batch_norm_is_torchs_module():
         torch.testing.assert_close(got, torch.autograd.grad(wanted.square().sum(), [x, *module.parameters()]))
     torch.testing.assert_close(stats["mean"], module.running_mean)
     torch.testing.assert_close(stats["var"], module.running_var)
-    y, after = gannets.batch_norm(params, stats, x, False)
+    y, after = gan.batch_norm(params, stats, x, False)
     torch.testing.assert_close(y, module.eval()(x))
     assert after["mean"] is stats["mean"]
 
@@ -178,7 +179,7 @@ def test_spectral_norm_is_torchs():
 
 def test_the_norm_becomes_the_largest_singular_value_of_each():
     weight = randn(3, 5, 2, 3, 3)
-    v = power_start(weight, seeded(0), 400)
+    v = trees.stack([power_start({"fc": {"weight": each}}, seeded(0), 400)["fc"] for each in weight])
     normal = normalise(weight, v)
     torch.testing.assert_close(normal.sigma, torch.linalg.matrix_norm(weight.flatten(2), 2), rtol=1e-4, atol=0)
     assert torch.linalg.matrix_norm(normal.weight.flatten(2), 2) == pytest.approx([1, 1, 1], rel=1e-4)
@@ -207,4 +208,4 @@ def test_a_weight_of_zeros_stays_finite():
 def test_images_that_no_networks_fit():
     message = "no GAN here makes samples of 2x28x28: take data of 1x28x28, of 3x32x32, or points"
     with pytest.raises(UsageError, match=message):
-        gannets.choose((2, 28, 28))
+        gan.choose((2, 28, 28))

@@ -1,4 +1,4 @@
-"""Laws of how critics' judgements are scored and combined, by hand (f2u-2019; docs/protocol-f2u-2019.md)."""
+"""Laws of how critics' judgements are scored and combined, by hand (f2u-2019; papers/f2u-2019/PROTOCOL.md)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedrepro.methods.judging import LOSSES, aggregated, highest, mean_loss, soft_worst
-from fedrepro.streams import torch_stream
+from fedrepro.core.streams import torch_stream
+from fedrepro.methods.gan_losses import LOSSES, aggregated, highest, mean_loss, soft_worst
 
 EXAMPLES = settings(max_examples=30, deadline=None)
 SEEDS = st.integers(0, 10**6)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro import latex
-from fedrepro.layout import Column, Entry, Sheet
+from fedrepro.report import latex
+from fedrepro.report.layout import Column, Entry, Sheet
 
 ROOT = Path(__file__).parents[1]
-COMMITTED = sorted(ROOT.glob("reports/tables/*/*.tex"))
+COMMITTED = sorted(ROOT.glob("reports/*/rendered/*.tex"))
 
 
 def sheet(*texts, notes=()):

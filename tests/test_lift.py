@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fedrepro import lift, trees
+from fedrepro.core import lift, trees
+from fedrepro.core.lift import modes, over_clients, over_seeds
+from fedrepro.core.types import Batch, Task
 from fedrepro.errors import UsageError
-from fedrepro.lift import modes, over_clients, over_seeds
-from fedrepro.methods import networks
-from fedrepro.types import Batch, Task
+from fedrepro.nets import choose
 
 MODES = ("vmap", 2, "loop")
 SIZES, SEEDS = (20, 20, 20), (0, 1, 2)
@@ -63,6 +63,21 @@ def calls(run):
     return len(entered)
 
 
+def test_gradients_in_turn_are_the_plain_loop():
+    params, x = rows(3)
+    params["unused"] = torch.ones(3, 2)
+    before = {name: leaf.clone() for name, leaf in params.items()}
+    gradient, values = lift.in_turn(lambda own, k: ((own["m"] @ x[k] + own["b"]) ** 2).sum(), params)
+    for k in range(3):
+        out = params["m"][k] @ x[k] + params["b"][k]
+        torch.testing.assert_close(values[k], (out**2).sum())
+        torch.testing.assert_close(gradient["b"][k], 2 * out)
+        torch.testing.assert_close(gradient["m"][k], 2 * out[:, None] * x[k])
+    assert gradient["unused"].tolist() == [[0, 0]] * 3
+    assert not values.requires_grad
+    assert all(torch.equal(leaf, before[name]) and not leaf.requires_grad for name, leaf in params.items())
+
+
 @pytest.mark.parametrize(("mode", "entered"), [("vmap", 1), (2, 2), ("loop", 3)])
 def test_the_mode_decides_how_often_the_function_is_entered(mode, entered):
     with modes(clients=mode):
@@ -112,15 +127,15 @@ def test_clients_are_batched_up_to_a_number_of_rows_of_a_step(monkeypatch, rows,
 
 
 def test_which_networks_have_which_way_of_their_own():
-    # docs/design.md, "Modes"
+    # docs/reference.md, "Modes"
     grey, coloured = (Task(shape, 10, (20, 20)) for shape in ((1, 28, 28), (3, 32, 32)))
     ways = {}
-    for name, build in networks.NETS.items():
+    for name, build in choose.NETS.items():
         ways.setdefault(build(coloured if name == "resnet18" else grey, 8).descend.__module__, set()).add(name)
     assert ways == {
-        "fedrepro.nets": {"mlp"},
-        "fedrepro.convnets": {"cnn", "lenet", "cnn-large"},
-        "fedrepro.modules": {"cnn-fair", "resnet18"},
+        "fedrepro.nets.mlp": {"mlp"},
+        "fedrepro.nets.cnn": {"cnn", "lenet", "cnn-large"},
+        "fedrepro.nets.modules": {"cnn-fair", "resnet18"},
     }
 
 

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.func import grad
 
-from fedrepro import lift, methods, trees
+from fedrepro import methods
+from fedrepro.core import lift, trees
+from fedrepro.core.optim import sgd
+from fedrepro.core.types import Batch, Report, Task
 from fedrepro.data.draws import Feeder
 from fedrepro.errors import UsageError
 from fedrepro.methods import parts
-from fedrepro.nets import cross_entropy, mlp
-from fedrepro.optim import sgd
-from fedrepro.types import Batch, Report, Task
+from fedrepro.nets.mlp import cross_entropy, mlp
 
 SIZES = (20, 9, 14)
 MLP = {"net": "mlp", "hidden": 5, "batch": 4, "epochs": 2, "lr": 0.05}

@@ -1,34 +1,37 @@
-"""The registry, the methods that other packages add, and the source files behind a method's numbers."""
+"""The registry, the methods that other packages add, and what a record says of a method."""
 
-import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from fedrepro import lineage, methods, plan, runs, trees
-from fedrepro.config import RunConfig
+from fedrepro import methods
+from fedrepro.core import trees
+from fedrepro.core.types import Task
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.types import Task
+from fedrepro.records.config import RunConfig
+from fedrepro.training import runs
 
 TASK = Task((2, 28, 28), 3, (12, 8))
 
 PLUGIN = '''
 """Methods of another package."""
 
-from fedrepro import optim
+from fedrepro.core import optim
+from fedrepro.core.types import Draw, Method, Task
 from fedrepro.methods import Row
-from fedrepro.methods.federated import federated, shared_mlp
+from fedrepro.methods.federated import Recipe, federated
 from fedrepro.methods.parts import average
-from fedrepro.types import Draw, Method, Task
+from fedrepro.nets.choose import shared_mlp
 
 
 def plain(task: Task, *, lr: float = 0.1, batch: int = 16, hidden: int = 4) -> Method:
     """Plain: gradient descent."""
     server = average(optim.sgd(lr))  # a step
-    return federated(task, shared_mlp(task, hidden), Draw(size=batch), client=optim.sgd(1.0), server=server)
+    return federated(shared_mlp(task, hidden), Recipe(Draw(size=batch), client=optim.sgd(1.0), server=server))
 
 
 row = Row(plain, dataset="digits", rounds=3)
@@ -58,14 +61,13 @@ def plugin(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(site)
     forget()
     yield site / "other_package.py"
-    for name in [name for name in sys.modules if name.startswith("other_")]:
-        del sys.modules[name]
     forget()
 
 
 def forget():
     methods.discover.cache_clear()
-    lineage._closure.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("other_")]:
+        del sys.modules[name]
 
 
 # The registry
@@ -173,7 +175,7 @@ def test_a_damaged_list_of_plugins_leaves_the_methods_built_in(plugin, content):
     ],
 )
 def test_a_plugin_that_cannot_be_built_is_named(plugin, body, message):
-    head = "from fedrepro.types import Method\n\n\ndef plain(task, *, lr: float = 0.1):\n    "
+    head = "from fedrepro.core.types import Method\n\n\ndef plain(task, *, lr: float = 0.1):\n    "
     plugin.write_text(f"{head}{body}\n\n\nrow, number = plain, 7\n")
     with pytest.raises(FedreproError, match=re.escape(message)):
         methods.build("bare", TASK, {})
@@ -188,89 +190,79 @@ def test_a_plugin_whose_types_cannot_be_read_is_named(plugin):
 def test_a_plugin_is_trained(plugin):
     config = RunConfig(method="bare", dataset="digits", rounds=4, hyper={"lr": 0.5}, watch={"samples": 100})
     record = runs.execute(config, runs.Place(Path("runs/bare")), device="cpu")
-    assert record["seeds"]["0"]["status"] == "finished"
-    assert record["seeds"]["0"]["metrics"]["train_loss"] < 0.7
-    assert json.loads(Path("runs/bare/record.json").read_text())["code"] == lineage.code_digest("bare")
+    assert record.seeds[0].status == "finished"
+    assert record.seeds[0].metrics["train_loss"] < 0.7
+    assert record.resolved == {"lr": 0.5, "batch": 16, "hidden": 4}
+    assert record.identity.numerics.method == 0
 
 
-# What numbers depend on
+# What a record says
 
-CORE = {
-    f"fedrepro/{name}.py"
-    for name in (
-        *("config", "judges", "lift", "nets", "optim", "products", "scoring", "streams", "train", "trees", "types"),
-    )
-}
-DATA = {
-    f"fedrepro/data/{name}.py"
-    for name in (
-        *("__init__", "augment", "clients", "domains", "draws", "fedgma", "femnist", "gans", "images", "palettes"),
-        *("partition", "pictures", "plain", "rotated", "synth"),
-        *(f"sources/{name}" for name in plan.SOURCES),
-    )
-}
-FAMILY = [f"methods/{name}" for name in ("federated", "local", "networks", "options", "parts", "penalties")]
+
+def test_the_numerics_of_a_method_are_its_familys(monkeypatch):
+    assert {row.family for row in methods.REGISTRY.values()} == set(methods.NUMERICS)
+    before = {name: methods.numerics(name) for name in methods.REGISTRY}
+    monkeypatch.setitem(methods.NUMERICS, "games", methods.NUMERICS["games"] + 1)
+    moved = {name for name in methods.REGISTRY if methods.numerics(name) != before[name]}
+    assert moved == {"f-irm", "v-irm", "f-fl-smooth", "v-fl-smooth-fast"}
+
+
+def test_the_numerics_of_a_plugin_are_its_rows_or_its_modules(plugin):
+    assert (methods.numerics("bare"), methods.numerics("with-row")) == (0, 0)
+    plugin.write_text(PLUGIN.replace("rounds=3", "rounds=3, numerics=4") + "NUMERICS = 2\n")
+    forget()
+    assert (methods.numerics("bare"), methods.numerics("with-row")) == (2, 4)
 
 
 @pytest.mark.parametrize(
-    ("name", "own"),
+    ("name", "hyper", "network", "optimiser"),
     [
-        ("f-irm", ["methods/games"]),
-        ("v-fl-smooth-fast", ["methods/games"]),
-        ("fedavg", ["compiled", "convnets", "kernels", "modules", "resnets", *FAMILY]),
-        (
-            "erm",
-            ["compiled", "convnets", "kernels", "modules", "resnets", "methods/domains", "methods/weightings", *FAMILY],
-        ),
+        ("fedavg", {}, "mlp", "adam"),
+        ("fedavg", {"optimiser": "sgd", "net": "lenet"}, "lenet", "sgd"),
+        ("fed-irm", {"optimiser": "sgd"}, "cnn-fair", "sgd"),
+        ("scaffold", {}, "cnn", "sgd"),
+        ("erm", {"net": "resnet18"}, "resnet18", "adam"),
+        ("v-irm", {}, "mlp", "adam"),
+        ("f2a", {}, "gan", "adam"),
     ],
 )
-def test_the_files_behind_a_method(name, own):
-    files = lineage.source_files(name)
-    assert files == sorted(CORE | DATA | {f"fedrepro/{each}.py" for each in own})
+def test_settings_are_resolved_with_defaults_network_and_optimiser(name, hyper, network, optimiser):
+    found = methods.resolved(name, hyper)
+    assert (found["network"], found["optimiser"]) == (network, optimiser)
+    assert {key: found[key] for key in methods.find(name).hyper} == methods.find(name).hyper | hyper
+    assert set(found) == {"network", "optimiser", *methods.find(name).hyper}
 
 
-def test_methods_of_one_family_have_one_digest():
-    digests = {name: lineage.code_digest(name) for name in methods.REGISTRY}
-    assert len(set(digests.values())) == len({row.build.__module__ for row in methods.REGISTRY.values()})
-    assert digests["f-irm"] == digests["v-irm"] != digests["fedavg"]
+def test_every_method_says_its_network_and_its_optimiser():
+    for name in methods.REGISTRY:
+        assert {"network", "optimiser"} <= set(methods.resolved(name, {})), name
 
 
-CHANGES = {  # of the plugin's text: does the digest change?
-    "a comment": (("# a step", "# one step"), False),
-    "a docstring": (("Plain: gradient descent.", "Plain: descent."), False),
-    "the module's docstring": (("Methods of another package.", "Another text."), False),
-    "layout": (("def plain(task: Task, *,", "def plain(\n    task: Task, *,"), False),
-    "a number": (("optim.sgd(1.0)", "optim.sgd(1.5)"), True),
-    "a default": (("batch: int = 16", "batch: int = 8"), True),
-    "an import": (("import optim\n", "import optim, nets\n"), True),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_an_edit_of_a_plugin(plugin, change):
-    (old, new), differs = CHANGES[change]
-    before, others = lineage.code_digest("bare"), lineage.code_digest("f-irm")
-    assert PLUGIN.count(old) == 1
-    plugin.write_text(PLUGIN.replace(old, new))
-    lineage._closure.cache_clear()
-    assert (lineage.code_digest("bare") != before) == differs
-    assert lineage.code_digest("f-irm") == others
-
-
-def test_a_plugin_depends_on_its_file_and_on_ours(plugin):
-    assert set(lineage.source_files("bare")) >= set(lineage.source_files("fedavg"))
-    assert plugin.resolve() in {path.resolve() for path in lineage._closure("bare")}
-
-
-@pytest.mark.parametrize("how", ["import other_helper", "from other_package import helper", "from . import helper"])
-def test_a_plugin_depends_on_the_other_modules_of_its_own_package(plugin, how):
-    package = plugin.with_suffix("")
-    package.mkdir()
-    plugin.rename(package / "__init__.py")
-    (package / "helper.py").write_text("RATE = 1\n")
-    (package.parent / "other_helper.py").write_text("RATE = 1\n")
-    (package / "__init__.py").write_text(PLUGIN + how + "\n")
+def test_a_plugin_says_its_network_and_its_optimiser_in_its_row(plugin):
+    assert methods.resolved("bare", {"lr": 0.2}) == {"lr": 0.2, "batch": 16, "hidden": 4}
+    plugin.write_text(PLUGIN.replace("rounds=3", 'network="mlp", optimiser="sgd"'))
     forget()
-    found = package / "helper.py" in lineage._closure("bare")
-    assert found == ("other_helper" not in how)
-    assert package.parent / "other_helper.py" not in lineage._closure("bare")
+    assert methods.resolved("with-row", {}) == {"network": "mlp", "optimiser": "sgd"} | methods.find("bare").hyper
+
+
+# Lists do not wait for torch
+
+
+def test_the_registry_is_read_without_torch():
+    code = """
+import sys
+from fedrepro import methods
+rows, _ = methods.discover()
+for name, row in rows.items():
+    assert row.summary and row.family and row.dataset and methods.numerics(name) > 0
+assert "torch" not in sys.modules
+rows["f-irm"].build
+assert "torch" in sys.modules
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == ""
+
+
+def test_summaries_are_the_builders_first_lines():
+    for row in methods.REGISTRY.values():
+        assert row.summary == row.build.__doc__.split("\n")[0]
+        assert row.family == row.build.__module__.rpartition(".")[2]

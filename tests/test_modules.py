@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import grad
 
-from fedrepro import trees
+from fedrepro.core import trees
 from fedrepro.errors import UsageError
-from fedrepro.modules import network, small_cnn
-from fedrepro.nets import cross_entropy
+from fedrepro.nets.mlp import cross_entropy
+from fedrepro.nets.modules import network, small_cnn
 
 SHAPES = {"grey": (1, 28, 28), "colour": (3, 32, 32), "odd": (2, 9, 11)}
 
@@ -44,7 +44,7 @@ def near(left, right, rtol=1e-4, atol=1e-6):
         torch.testing.assert_close(leaf, right[name], rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_the_network_has_the_stated_parameters():  # docs/protocol-fedaug-2022.md
+def test_the_network_has_the_stated_parameters():  # papers/fedaug-2022/PROTOCOL.md
     params = small_cnn((1, 28, 28), 10).init(generator())
     assert sum(leaf.numel() for _, leaf in trees.leaves(params)) == 28_938
 

@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch.func import grad, grad_and_value
 
-from fedrepro import methods, trees
-from fedrepro.nets import cross_entropy, elu, glorot, mlp, pixels
-from fedrepro.types import Task
+from fedrepro import methods
+from fedrepro.core import trees
+from fedrepro.core.types import Task
+from fedrepro.nets.mlp import cross_entropy, elu, glorot, mlp, pixels
 
 POINTS = torch.cat(
     [
@@ -53,9 +54,10 @@ def test_elu_changes_nothing_that_it_is_given():
 
 @pytest.mark.parametrize(("fan_in", "fan_out"), [(1568, 390), (390, 2), (3, 5)])
 def test_glorot_fills_its_bounds(fan_in, fan_out):
-    weight = glorot(fan_in, fan_out, torch.Generator().manual_seed(0))
-    bound = math.sqrt(6 / (fan_in + fan_out))
+    layer = glorot((fan_out, fan_in), fan_in, fan_out, fan_out, torch.Generator().manual_seed(0))
+    weight, bound = layer["weight"], math.sqrt(6 / (fan_in + fan_out))
     assert weight.shape == (fan_out, fan_in)
+    assert layer["bias"].tolist() == [0] * fan_out
     assert weight.abs().max() <= bound
     # Uniform on [-b, b]: mean 0 and variance b^2/3, here within five standard errors; a normal would go past b.
     spread = bound / math.sqrt(3 * weight.numel())
@@ -118,7 +120,7 @@ def count(tree):
     ],
 )
 def test_the_networks_have_the_papers_sizes(shape, classes, fixed, representation):
-    """docs/protocol-flgames-2022.md; the numbers are of one client."""
+    """papers/flgames-2022/PROTOCOL.md; the numbers are of one client."""
     task = Task(shape, classes, (300, 300))
     streams = lambda client, purpose: torch.Generator().manual_seed(client)  # noqa: E731
     f, single = (methods.build(name, task, {}).init(streams, task.sizes) for name in ("f-irm", "fedavg"))

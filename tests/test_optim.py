@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fedrepro import trees
-from fedrepro.optim import adam, restarted, sgd, step
+from fedrepro.core import trees
+from fedrepro.core.optim import adam, restarted, sgd, step
 
 
 def params(dtype=torch.float32):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import json
 import re
 import shutil
@@ -15,15 +17,18 @@ from urllib.parse import unquote
 import made
 import pytest
 from commands import fedrepro
-from pages import Page, plain
-from PIL import Image
+from matplotlib.figure import Figure
+from pages import Page, built, plain
+from PIL import Image, ImageChops, ImageStat
 
-from fedrepro import check, page, report
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.page import build, grids, pictures, protocol, provenance
-from fedrepro.page.align import aligned
-from fedrepro.page.links import anchor
-from fedrepro.spec import load_paper, load_papers
+from fedrepro.papers.load import load_paper, load_papers
+from fedrepro.records import paths, record
+from fedrepro.report import write
+from fedrepro.report.page import build, grids, pictures, protocol, provenance
+from fedrepro.report.page.align import aligned
+from fedrepro.report.page.links import anchor
+from fedrepro.results import evaluate
 
 ROOT = Path(__file__).parents[1]
 EVIL = '<script>alert("here")</script> & "so on"'
@@ -53,7 +58,7 @@ kind = "levels"
 title = "Figure 2: nothing yet"
 x = "type"
 lines = "method"
-not_run = "nobody has run it"
+not_run = [{{ reason = "nobody has run it" }}]
 
 [[figures.f2.cells]]
 dataset = ["Toys"]
@@ -82,31 +87,39 @@ low = {{ type = "none", method = "Plain" }}
 def toy(tmp_path_factory):
     """The toy paper with everything that a page shows, some of it hostile, and its page."""
     root = made.paper(tmp_path_factory.mktemp("page"), spec=SPEC)
-    (root / "docs").mkdir()
-    (root / "docs/protocol-toy-2022.md").write_text(f"# Protocol\n\n## Data\n\n| a |\n|---|\n| {EVIL} |\n\n[b](b.md)\n")
-    (root / "docs/b.md").touch()
+    text = f"# Protocol\n\n## Data\n\n| a |\n|---|\n| {EVIL} |\n\n[b](../b.md)\n"
+    (paths.spec(made.NAME, root) / "PROTOCOL.md").write_text(text)
+    (root / "papers/b.md").touch()
     loaded = made.records(root, toys_plain=[(0.70, 0.10), (0.71, 0.11), (0.72, 0.15)])
     curve = {"train_accuracy": {1: 0.5, 2: 0.6}}
     for run in made.RUNS[1:]:
         made.watch(loaded, run, dict.fromkeys((0, 1, 2), curve))
-    loaded.sheet_path("s1").parent.mkdir(parents=True)
-    Image.new("RGB", (1200, 900), "teal").save(loaded.sheet_path("s1"))
-    (loaded.folder / "runs.json").write_text("{}")
-    list(report.evaluate(root=root))
-    report.render(root)
+        file = paths.run(made.NAME, "game", run, root) / "record.json"
+        content = json.loads(file.read_text())
+        file.write_text(json.dumps(content | {"resolved": content["resolved"] | {"steps": 7}}))
+    sheet = paths.sheet(made.NAME, "s1", root)
+    sheet.parent.mkdir(parents=True)
+    Image.new("RGB", (1200, 900), "teal").save(sheet)
+    rendered(loaded)
     return loaded
+
+
+def rendered(loaded):
+    """Evaluate a paper, and write all of its report."""
+    evaluate.write(loaded, evaluate.evaluate(loaded))
+    list(write.render_all(loaded.root))
 
 
 @pytest.fixture(scope="module")
 def read(toy):
     """What the toy's page says."""
-    return Page(page.path(toy.root).read_text(encoding="utf-8"))
+    return Page((toy.root / paths.PAGE).read_text(encoding="utf-8"))
 
 
 def rows(root, paper, table):
     """The cells of a table as its CSV has them, each with the id of its number on the page."""
     cells = {cell.key: anchor(cell) for cell in load_paper(paper, root).cells(table)}
-    found = csv.DictReader((root / f"reports/tables/{paper}/{table}.csv").read_text(encoding="utf-8").splitlines())
+    found = csv.DictReader(paths.table(paper, table, root)[0].read_text(encoding="utf-8").splitlines())
     return [(cells[tuple(r[k] for k in ("table", "dataset", "variant", "method", "metric"))], r) for r in found]
 
 
@@ -129,15 +142,15 @@ def agrees(read, root, paper, table):
         assert verdict.endswith(f"{grids.MARKS[row['status']]} {grids.word(row['status'])}"), name
         facts = dict(read.data["cells"][name]["facts"])
         assert facts["published"].startswith(spread_out(row["published"], row["published_spread"])), name
-        assert read.data["cells"][name]["runs"] == [f"{paper}/{run}" for run in runs]
-        commands = [read.data["runs"][run]["command"] for run in read.data["cells"][name]["runs"]]
+        assert read.traced[name] == [f"{paper}/{run}" for run in runs]
+        commands = [read.data["runs"][run]["command"] for run in read.traced[name]]
         assert commands == [f"fedrepro train --paper {paper} --run {run} --out build/{run}" for run in runs]
     return True
 
 
 def test_rendering_again_gives_the_same_bytes(toy):
-    before = page.path(toy.root).read_bytes()
-    assert build.render([toy], toy.root).read_bytes() == before
+    before = (toy.root / paths.PAGE).read_bytes()
+    assert build.render([toy], [evaluate.read(toy)], toy.root).read_bytes() == before
 
 
 def test_every_cell_has_the_numbers_of_the_table_and_the_command_of_its_run(toy, read):
@@ -145,8 +158,6 @@ def test_every_cell_has_the_numbers_of_the_table_and_the_command_of_its_run(toy,
     name = anchor(toy.cells("t1")[0])
     assert [plain(text) for text in read.cells[name][:2]] == ["71.00 ± 0.82", "-13.88 † declared"]
     assert read.data["cells"][name]["notes"] == [f"Declared deviation: {EVIL}."]
-    again = "fedrepro evaluate --paper toy-2022 --table t1 && fedrepro report"
-    assert read.data["tables"]["toy-2022.t1"]["again"] == again
 
 
 def test_a_cell_that_is_not_run_says_so_and_why(toy, read):
@@ -159,24 +170,26 @@ def test_a_cell_that_is_not_run_says_so_and_why(toy, read):
 def test_a_run_is_there_once_with_what_its_record_says(toy, read):
     assert list(read.data["runs"]) == [f"toy-2022/{run}" for run in made.RUNS]
     shown = read.data["runs"]["toy-2022/toys-game-parallel"]
-    record = json.loads((toy.root / "runs/toy-2022/toys-game-parallel/record.json").read_text())
-    assert shown["config"] == record["config"]
+    found = json.loads((paths.run(made.NAME, "game", "toys-game-parallel", toy.root) / "record.json").read_text())
+    assert shown["config"] == found["config"]
+    assert shown["defaults"] == {"steps": 7}
     assert shown["seeds"][0][:6] == ["0", "stopped", "40", "2", "58.00", "67.00"]  # 1.5 seconds
     facts = dict(shown["facts"])
     assert facts["stopping rule"] == "training accuracy below 57.50%, after 10 rounds and once above 61.25%"
     assert (facts["device"], facts["versions"], facts["commit"]) == ("cpu, 1 thread", "python 3.11", "none")
-    assert (facts["sha256 of the data"], facts["sha256 of the code"]) == ("f00d", "c0de")
+    assert (facts["sha256 of the data"], facts["numerics"]) == ("f00d", "engine 1, method 1, data 1")
+    assert facts["sha256 of the settings"] == found["identity"]["config"]
     assert facts["trained"] == "2024-01-01 00:00:00Z to 2024-01-01 00:00:01Z"
-    for address in (shown["record"], shown["curves"]):
-        assert (toy.root / "reports" / address).exists()
+    for name in ("record.json", "curves.csv"):
+        assert (toy.root / "reports" / shown["folder"] / name).exists()
 
 
 def test_a_commit_with_changes_and_files_without_an_address_are_said():
     assert provenance._commit("0123456789ab+") == "0123456789ab, with changes"
-    files, none = {"substitute": "pacs (112 px)", "files": {"a": "f00d"}}, {"substitute": "digits", "files": {}}
+    files = record.Data(dataset="pacs", source="pacs", substitute="pacs (112 px)", files={"a": "f00d"})
     assert "no public address, README.md says under Data" in provenance._substitute(files)
-    assert provenance._substitute(none) == "digits"
-    assert provenance._substitute({"substitute": None, "files": {"a": "f00d"}}) == ""
+    assert provenance._substitute(record.Data(dataset="d", source="d", substitute="digits")) == "digits"
+    assert provenance._substitute(files.model_copy(update={"substitute": None})) == ""
 
 
 def test_what_comes_from_files_is_shown_and_not_obeyed(read):
@@ -235,10 +248,9 @@ def test_a_claim_has_its_verdict_and_its_evidence(read):
 def test_a_table_of_which_nothing_is_run_is_folded_to_the_published_numbers(tmp_path):
     remark = '\n[[tables.t1.not_run]]\nwhen = { dataset = "Toys" }\nreason = "there was no time"\n'
     toy = made.records(made.paper(tmp_path, spec=made.SPEC + remark))
-    list(report.evaluate(root=tmp_path))
-    report.render(tmp_path)
-    read = Page(page.path(toy.root).read_text(encoding="utf-8"))
-    assert read.data == {"tables": {}, "cells": {}, "runs": {}}
+    rendered(toy)
+    read = Page((toy.root / paths.PAGE).read_text(encoding="utf-8"))
+    assert read.data == {"cells": {}, "runs": {}}
     assert "None of 6 published numbers is run so far: there was no time." in read.shown
     assert "66.56 ± 1.58" in plain(read.shown)
     assert "reproduced" not in read.shown.partition("The published numbers")[2].partition("Mean")[0]
@@ -246,34 +258,40 @@ def test_a_table_of_which_nothing_is_run_is_folded_to_the_published_numbers(tmp_
 
 def test_a_missing_record_or_picture_stops_the_page(toy, tmp_path):
     root = shutil.copytree(toy.root, tmp_path / "copy")
-    sheet = root / "reports/sheets/toy-2022/s1.png"
+    sheet = paths.sheet(made.NAME, "s1", root)
     sheet.write_text("no picture")
     with pytest.raises(FedreproError, match=r"s1\.png cannot be read: run `dvc repro`"):
-        build.text(load_papers(root))
-    shutil.copy(toy.sheet_path("s1"), sheet)
-    (root / "runs/toy-2022/toys-plain/record.json").unlink()
-    with pytest.raises(FedreproError, match=r"toys-plain/record\.json is missing: run `dvc repro"):
-        build.text(load_papers(root))
+        list(write.render_all(root))
+    shutil.copy(paths.sheet(made.NAME, "s1", toy.root), sheet)
+    (paths.run(made.NAME, "plain", "toys-plain", root) / "record.json").unlink()
+    remedy = r"toys-plain/record\.json is missing: run `fedrepro train --paper toy-2022 --run toys-plain`"
+    with pytest.raises(FedreproError, match=remedy):
+        list(write.render_all(root))
+    paths.frame(made.NAME, "cells", root).unlink()
+    with pytest.raises(FedreproError, match=r"cells\.csv is missing: run `fedrepro evaluate toy-2022`"):
+        list(write.render_all(root))
 
 
-def test_check_compares_the_page_but_for_the_bytes_of_its_pictures(toy, tmp_path):
-    root = shutil.copytree(toy.root, tmp_path / "copy")
-    path = page.path(root)
-    whole = path.read_text(encoding="utf-8")
-    path.write_text(whole.replace("data:image/webp;base64,", "data:image/webp;base64,AAAA"), encoding="utf-8")
-    assert check.run(root).problems == []
-    path.write_text(whole.replace("there was no", "there was"), encoding="utf-8")
-    assert check.run(root).problems == [f"{path} does not equal what its records render: run `dvc repro`."]
-    path.write_text(whole, encoding="utf-8")
-    Image.new("RGB", (1200, 900), "navy").save(root / "reports/sheets/toy-2022/s1.png")
-    assert check.run(root).problems == [f"{path} does not equal what its records render: run `dvc repro`."]
+def test_images_within_a_picture_are_made_smaller(tmp_path):
+    noise = Image.effect_noise((238, 119), 60)
+    drawn = Figure(figsize=(2, 1))
+    drawn.add_axes((0, 0, 1, 1)).imshow(noise, cmap="gray", vmin=0, vmax=255, interpolation="none")
+    drawn.savefig(tmp_path / "noise.svg")
+    assert "image-rendering:pixelated" in (tmp_path / "noise.svg").read_text()
+    svg = unquote(pictures.picture(tmp_path / "noise.svg")["src"])
+    assert "image-rendering" not in svg
+    (within,) = re.findall(r'xlink:href="data:image/webp;base64,([^"]*)"', svg)
+    small = Image.open(io.BytesIO(base64.b64decode(within)))
+    assert small.size == (144, 72)
+    apart = ImageChops.difference(small.convert("L"), noise.resize(small.size, Image.Resampling.LANCZOS))
+    assert ImageStat.Stat(apart).mean[0] < 12
 
 
 def test_pictures_are_made_smaller(toy):
-    drawn = pictures.picture(toy.sheet_path("s1"))
-    assert (drawn.width, drawn.height) == (800, 600)
-    file = toy.root / "reports/figures/toy-2022/f1.svg"
-    svg = unquote(pictures.picture(file).address)
+    drawn = pictures.picture(paths.sheet(made.NAME, "s1", toy.root))
+    assert (drawn["width"], drawn["height"]) == (800, 600)
+    file = paths.figure(made.NAME, "f1", toy.root)
+    svg = unquote(pictures.picture(file)["src"])
     assert svg.startswith("data:image/svg+xml,<svg ")
     short, whole = (re.findall(r' d="([^"]*)"', text) for text in (svg, file.read_text()))
     assert max(len(part) for path in short for part in re.findall(r"\.(\d+)", path)) == 1
@@ -296,9 +314,12 @@ def spelled(path):
 
 
 def test_the_protocol_is_shown_below_the_page_s_headings():
-    shown = protocol.html("# T\n\n## Data\n\n[a](b.md) [c](#d) [e](https://example.org)\n\n|h|\n|-|\n|x|\n")
+    links = "[a](b.md) [g](../../docs/g.md#h) [c](#d) [e](https://example.org)"
+    shown = protocol.html(f"# T\n\n## Data\n\n{links}\n\n|h|\n|-|\n|x|\n\n<table>\n", "../papers/toy")
     assert shown.startswith("<h4>Data</h4>")
-    assert '<a href="../docs/b.md">' in shown
+    assert '<a href="../papers/toy/b.md">' in shown
+    assert '<a href="../docs/g.md#h">' in shown
+    assert (shown.count('<div class="scroll"'), shown.count("<table>"), shown.count("&lt;table&gt;")) == (1, 1, 1)
     assert '<a href="#d">' in shown
     assert '<a href="https://example.org">' in shown
     assert '<th scope="col">h</th>' in shown
@@ -324,36 +345,34 @@ def test_the_page_is_opened_in_a_browser_if_there_is_one(toy, monkeypatch):
     monkeypatch.chdir(toy.root)
     monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
     assert fedrepro("report", "--open").out.splitlines()[-1] == "wrote reports/index.html"
-    assert opened == [page.path(toy.root).resolve().as_uri()]
+    assert opened == [(toy.root / paths.PAGE).resolve().as_uri()]
     monkeypatch.setattr(webbrowser, "open", lambda address: False)
     with pytest.raises(UsageError, match=r"no browser was found: open reports/index\.html in one yourself"):
-        report.browse(page.path())
+        write.browse(paths.PAGE)
     assert fedrepro("report", "--open").code == 2
 
 
-# The page that is committed
+# The page of all papers
 
 
 @pytest.fixture(scope="module")
-def committed():
+def whole():
     """The page of all papers."""
-    if not page.path(ROOT).exists():
-        pytest.skip("reports/index.html is not rendered yet")
-    return Page(page.path(ROOT).read_text(encoding="utf-8"))
+    return Page(built(ROOT))
 
 
-def test_the_committed_page_has_every_published_number_as_the_tables_have_it(committed):
+def test_the_whole_page_has_every_published_number_as_the_tables_have_it(whole):
     for paper in load_papers(ROOT):
-        assert all(agrees(committed, ROOT, paper.name, table) for table in paper.spec.tables)
-        assert set(paper.spec.tables) <= {name.partition(".")[2] for name in committed.ids}
+        assert all(agrees(whole, ROOT, paper.name, table) for table in paper.spec.tables)
+        assert set(paper.spec.tables) <= {name.partition(".")[2] for name in whole.ids}
 
 
 MADE_OF = re.compile(r"(-?[\d.]+) \(")
 
 
-def test_a_number_that_no_record_has_is_made_of_what_is_said(committed):
+def test_a_number_that_no_record_has_is_made_of_what_is_said(whole):
     found = Counter()
-    for cell in committed.data["cells"].values():
+    for cell in whole.data["cells"].values():
         facts = dict(cell["facts"])
         for how, middle in (("mean of", statistics.fmean), ("median of", statistics.median)):
             if how in facts:
@@ -366,35 +385,35 @@ def test_a_number_that_no_record_has_is_made_of_what_is_said(committed):
     assert found["median of"] >= 68
 
 
-def test_a_median_of_the_page_is_that_of_the_curves(committed):
-    cell = next(cell for name, cell in committed.data["cells"].items() if name.startswith("f2u-2019.table5"))
-    (run,) = cell["runs"]
-    with (ROOT / "runs" / run / "curves.csv").open(encoding="utf-8") as file:
+def test_a_median_of_the_page_is_that_of_the_curves(whole):
+    name, cell = next(each for each in whole.data["cells"].items() if each[0].startswith("f2u-2019.table5"))
+    (run,) = whole.traced[name]
+    with (ROOT / "reports" / whole.data["runs"][run]["folder"] / "curves.csv").open(encoding="utf-8") as file:
         looks = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "fd_mnist_cnn"]
     assert float(dict(cell["facts"])["reproduced"].split()[0]) == pytest.approx(statistics.median(looks), abs=0.005)
 
 
-def test_the_reproduced_numbers_of_a_column_stand_under_one_another(committed):
+def test_the_reproduced_numbers_of_a_column_stand_under_one_another(whole):
     compared = 0
     for paper in load_papers(ROOT):
         for table in paper.spec.tables:
             before: dict[str, set[int]] = {}  # metric -> how much stands before the first decimal point
             for cell in paper.cells(table):
-                whole, point, _ = committed.cells.get(anchor(cell), [""])[0].strip("\n ").partition(".")
+                ahead, point, _ = whole.cells.get(anchor(cell), [""])[0].strip("\n ").partition(".")
                 if point:
-                    before.setdefault(cell.metric, set()).add(len(whole))
+                    before.setdefault(cell.metric, set()).add(len(ahead))
                     compared += 1
             assert all(len(found) == 1 for found in before.values()), f"{paper.name} {table}"
     assert compared > 400
 
 
-def test_the_orders_within_a_table_are_shown_where_they_are_compared(committed):
+def test_the_orders_within_a_table_are_shown_where_they_are_compared(whole):
     found = 0
     for paper in load_papers(ROOT):
         for table, spec in paper.spec.tables.items():
-            path = ROOT / f"reports/tables/{paper.name}/{table}.md"
+            path = paths.table(paper.name, table, ROOT)[1]
             told = re.findall(r"^- (.*): paper (.*); here (.*); Kendall's tau (\S+), ", path.read_text("utf-8"), re.M)
-            own = committed.shown.partition(f" {spec.title} – here")[2].partition("How to read this table")[0]
+            own = whole.shown.partition(f" {spec.title} – here")[2].partition("How to read this table")[0]
             for column, printed, ours, tau in told:
                 orders = f"in print ?{re.escape(printed)} ?here ?{re.escape(ours)}"
                 assert re.search(rf"{re.escape(column)} \S+ \w+ Kendall's tau {tau} {orders}", own)
@@ -402,7 +421,7 @@ def test_the_orders_within_a_table_are_shown_where_they_are_compared(committed):
     assert found
 
 
-def test_the_committed_page_stands_alone_and_is_small_enough_to_send(committed):
-    assert linked(committed, ROOT)
-    assert alone(committed)
-    assert len(committed.text.encode()) < 6e6
+def test_the_whole_page_stands_alone_and_is_small_enough_to_send(whole):
+    assert linked(whole, ROOT)
+    assert alone(whole)
+    assert len(whole.text.encode()) < 6e6

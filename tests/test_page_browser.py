@@ -8,9 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pages import built
 from playwright.sync_api import expect, sync_playwright
-
-from fedrepro import page
 
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -24,16 +23,21 @@ def browser():
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip(f"there is no browser: install one of {', '.join(BROWSERS)}")
-    if not page.path(ROOT).exists():
-        pytest.skip("reports/index.html is not rendered yet")
-
     with sync_playwright() as driver:
         yield driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
 
 
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """The page of all papers."""
+    path = tmp_path_factory.mktemp("page") / "index.html"
+    path.write_text(built(ROOT), encoding="utf-8")
+    return path
+
+
 @pytest.fixture
-def visit(browser):
-    """visit(...) -> the committed page in a window of these options; it must load without a word on the console."""
+def visit(browser, file):
+    """visit(...) -> the page of all papers in a window of these options; it must load without a word on the console."""
     opened = []
 
     def open_page(size="wide", **options):
@@ -43,7 +47,7 @@ def visit(browser):
         tab.on("console", lambda message: said.append(message.text))
         tab.on("pageerror", lambda error: said.append(str(error)))
         tab.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
-        tab.goto(page.path(ROOT).as_uri())
+        tab.goto(file.as_uri())
         assert said == []
         return tab
 
@@ -110,14 +114,20 @@ def test_a_number_opens_where_it_comes_from(visit, size):
     text = dialog.inner_text()
     paper, name = run.split("/")
     assert f"fedrepro train --paper {paper} --run {name} --out build/{name}" in text
-    assert f"fedrepro evaluate --paper {paper}" in text
+    assert f"fedrepro evaluate {paper} && fedrepro report" in text
     table, section = (link.locator(f"xpath=ancestor::section[{level}]") for level in (1, 2))
     expect(dialog.get_by_role("heading", level=2)).to_have_text(table.locator("h4").inner_text())
     assert section.locator("h2").inner_text() in text
     assert shown.replace("\u2007", "") in text.replace("\u2007", "")
-    record = json.loads((ROOT / f"runs/{paper}/{name}/record.json").read_text())
-    assert record["data"]["fingerprint"] in text
-    assert record["digest"] in text
+    record = json.loads((ROOT / "reports" / link.get_attribute("href")).read_text())
+    assert (record["paper"], record["run"]) == (paper, name)
+    assert record["identity"]["data"] in text
+    assert record["identity"]["config"] in text
+    config, resolved = record["config"], record["resolved"]
+    assert [json.loads(each) for each in dialog.locator("details pre").all_text_contents()] == [
+        config,
+        {key: value for key, value in resolved.items() if key not in config["hyper"]},
+    ]
     assert dialog.evaluate("(e) => e.scrollWidth <= e.clientWidth")
     tab.keyboard.press("Escape")
     expect(dialog).to_be_hidden()

@@ -14,11 +14,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from fedrepro.data import DATASETS
+from fedrepro.papers.load import load_papers
+from fedrepro.pipeline import run as pipeline
+from fedrepro.records import paths
+from fedrepro.training import identity
 
 ROOT = Path(__file__).parents[1]
 PAPER = "flgames-2022"
-RUN = "colored-mnist-v-irm-sequential"
-MADE = ("runs/", "reports/")
+METHOD, RUN = "v-irm", "colored-mnist-v-irm-sequential"
+MADE = ("runs/", "reports/", "studies/")
 
 pytestmark = pytest.mark.slow
 
@@ -66,14 +73,16 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for spec in folder.glob("papers/*/paper.toml"):
         if spec.parent.name != PAPER:
             shutil.rmtree(spec.parent)
-    (folder / "params.yaml").write_text(f"{PAPER}:\n  budget: smoke\n")
-    call(folder, "fedrepro", "plan")
-    call(folder, "dvc", "repro")
+    params = re.sub(r"budget: \w+", "budget: smoke", (folder / "params.yaml").read_text())
+    params = re.sub(r"(sources|extractors): .*", r"\1: [digits]", params)
+    (folder / "params.yaml").write_text(params)
+    call(folder, "dvc", "repro", f"check@{PAPER}", f"sheets@{PAPER}")
+    call(folder, "fedrepro", "report")
     return folder
 
 
 def test_smoke_fills_every_cell_from_nothing(smoke: Path):
-    with (smoke / "reports" / "tables" / PAPER / "table1.csv").open() as file:
+    with paths.table(PAPER, "table1", smoke)[0].open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 20
     assert {(row["n_seeds"], row["status"], row["budget"]) for row in rows} == {("2", "not-compared", "smoke")}
@@ -84,10 +93,10 @@ def test_a_command_of_the_page_gives_the_number_beside_it(smoke: Path):
     """A reader's path: from a number of the page to its command, and to a record that has the number."""
     text = (smoke / "reports/index.html").read_text(encoding="utf-8")
     shown = json.loads(re.search(r'<script[^>]* id="data">(.*?)</script>', text, re.S)[1])
-    name, cell = next((name, cell) for name, cell in shown["cells"].items() if cell["runs"] == [f"{PAPER}/{RUN}"])
-    command = shown["runs"][cell["runs"][0]]["command"]
+    name = re.search(rf'id="([^"]+)"[^<]*<a [^>]*data-runs="{PAPER}/{RUN}"', text)[1]
+    cell, command = shown["cells"][name], shown["runs"][f"{PAPER}/{RUN}"]["command"]
     call(smoke, *shlex.split(command))
-    committed, again = smoke / "runs" / PAPER / RUN, smoke / "build" / RUN
+    committed, again = paths.run(PAPER, METHOD, RUN, smoke), smoke / "build" / RUN
     assert numbers(again)[1] == numbers(committed)[1]
     seeds = json.loads((again / "record.json").read_text())["seeds"].values()
     ours = statistics.fmean(100 * seed["metrics"][name.rpartition(".")[2].replace("-", "_")] for seed in seeds)
@@ -95,23 +104,64 @@ def test_a_command_of_the_page_gives_the_number_beside_it(smoke: Path):
 
 
 def test_a_deleted_run_is_trained_again_alone_to_the_same_bits(smoke: Path):
-    folder = smoke / "runs" / PAPER / RUN
+    folder = paths.run(PAPER, METHOD, RUN, smoke)
     before = numbers(folder)
     shutil.rmtree(folder)
     shutil.rmtree(smoke / ".fedrepro")
-    said = call(smoke, "dvc", "repro")
-    assert [line for line in said.splitlines() if "train-" in line and line.startswith("Running")] == [
-        f"Running stage 'papers/{PAPER}/colored-mnist/dvc.yaml:train-{RUN}':"
-    ]
+    said = call(smoke, "dvc", "repro", f"check@{PAPER}")
+    assert f"Running stage 'train@{PAPER}-{METHOD}'" in said
+    assert re.findall(r"(\d+) to train", said.split(f"Running stage 'train@{PAPER}-{METHOD}'")[1])[0] == "1"
     assert numbers(folder) == before
-    assert "up to date" in call(smoke, "dvc", "repro")
+    assert "didn't change" in call(smoke, "dvc", "repro", f"check@{PAPER}")
 
 
 def test_the_committed_pipeline_is_up_to_date(tmp_path: Path):
-    """Nothing is stale: a fresh clone trains nothing, and its tables are what its records give, byte for byte."""
+    """Nothing is stale: a fresh clone trains nothing, and its reports are what its records give, byte for byte."""
     folder = copy(tmp_path, results=True)
     assert "up to date" in call(folder, "dvc", "status")
-    tables = {path: path.read_bytes() for path in (folder / "reports" / "tables").rglob("*.*")}
-    call(folder, "dvc", "repro", "--single-item", "--force", "report")
-    assert tables
-    assert {path: path.read_bytes() for path in tables} == tables
+    reports = {path: path.read_bytes() for path in (folder / "reports").rglob("*.*")}
+    for source in (folder / "fedrepro").rglob("*.py"):
+        source.write_text(source.read_text() + "# A comment that changes no number.\n")
+    said = call(folder, "dvc", "repro")
+    assert "Running stage 'train@" in said
+    assert set(re.findall(r"(\d+) to train", said)) == {"0"}
+    assert reports
+    assert {path: path.read_bytes() for path in reports} == reports
+
+
+def stages() -> dict:
+    """The pipeline as it is written, with what params.yaml names put in."""
+    written = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+    known = yaml.safe_load((ROOT / "params.yaml").read_text()) | {
+        k: v for each in written["vars"] for k, v in each.items()
+    }
+    for stage in written["stages"].values():
+        if isinstance(over := stage.get("foreach"), str):
+            stage["foreach"] = known[over.removeprefix("${").removesuffix("}")]
+    return written["stages"]
+
+
+def test_there_is_a_stage_for_each_paper_and_for_each_of_its_methods():
+    papers = load_papers(ROOT)
+    found, planned = stages(), pipeline.planned(papers)
+    pairs = {(run.place.paper, run.config.method) for run in planned}
+    wanted = {f"{paper}-{method}": {"paper": paper, "method": method} for paper, method in pairs}
+    assert found["train"]["foreach"] == wanted
+    for stage in ("evaluate", "sheets", "report", "check"):
+        assert sorted(found[stage]["foreach"]) == [paper.name for paper in papers]
+    assert {f"reports/{paper.name}/metrics.json" for paper in papers} <= set(found["overview"]["deps"])
+
+
+def test_there_is_a_stage_for_each_source_and_extractor_that_runs_need():
+    found, planned = stages(), pipeline.planned(load_papers(ROOT))
+    sources = {DATASETS[run.config.dataset].source for run in planned}
+    assert set(found["data"]["foreach"]) == sources
+    judged = {DATASETS[run.config.dataset].source for run in planned if identity.extractor(run.config)}
+    assert set(found["extractor"]["foreach"]) == judged
+
+
+def test_what_stages_depend_on_is_there():
+    for name, stage in stages().items():
+        stage = stage.get("do", stage)
+        for path in stage.get("deps", ()):
+            assert "${" in path or (ROOT / path).exists(), (name, path)

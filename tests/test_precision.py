@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedrepro import products, trees
+from fedrepro.core import precision, trees
 
 
 def played(training, variant, **settings):
@@ -19,7 +19,7 @@ def played(training, variant, **settings):
 
 @pytest.mark.parametrize("units", [True, False])
 def test_training_in_bf16_is_near_fp32(training, variant, units, monkeypatch):
-    monkeypatch.setattr(products, "has_units", lambda: units)
+    monkeypatch.setattr(precision, "has_units", lambda: units)
     exact, rounded = played(training, variant), played(training, variant, precision="bf16")
     moved = 0.0
     for (name, a), (_, b) in zip(trees.leaves(exact.state), trees.leaves(rounded.state), strict=True):
@@ -52,14 +52,14 @@ FACTORS = {
 
 @pytest.mark.parametrize("case", FACTORS.values(), ids=FACTORS)
 def test_a_widened_product_is_of_rounded_factors_and_rounded_once(case, monkeypatch):
-    monkeypatch.setattr(products, "has_units", lambda: False)
+    monkeypatch.setattr(precision, "has_units", lambda: False)
     product, *shapes = case
     generator = torch.Generator().manual_seed(0)
     factors = [torch.randn(shape, generator=generator).bfloat16().float().requires_grad_() for shape in shapes]
     exact = [each.detach().double().requires_grad_() for each in factors]
     wanted = product(*exact)
     weights = torch.randn(wanted.shape, generator=generator).bfloat16()
-    with products.products("cpu", "bf16"):
+    with precision.products("cpu", "bf16"):
         out = product(*factors)
         found = [out, *torch.autograd.grad(out, factors, weights)]
     true = [wanted, *torch.autograd.grad(wanted, exact, weights.double())]
@@ -77,8 +77,8 @@ def test_products_are_widened_where_there_are_no_units(units, monkeypatch):
         seen.append(func)
         return func(*args, **(kwargs or {}))
 
-    monkeypatch.setattr(products.Widened, "__torch_dispatch__", dispatched)
-    monkeypatch.setattr(products, "has_units", lambda: units)
-    with products.products("cpu", "bf16"):
+    monkeypatch.setattr(precision.Widened, "__torch_dispatch__", dispatched)
+    monkeypatch.setattr(precision, "has_units", lambda: units)
+    with precision.products("cpu", "bf16"):
         torch.ones(2, 2) @ torch.ones(2, 2)
     assert (torch.ops.aten.mm.default in seen) == (not units)

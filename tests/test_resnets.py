@@ -7,14 +7,16 @@ from urllib.error import URLError
 
 import pytest
 import torch
+from servers import serve
 from torch import nn
 from torchvision.models import resnet18 as torchvisions
 from torchvision.transforms import Normalize
 
-from fedrepro import resnets, trees
+from fedrepro.core import trees
 from fedrepro.errors import UsageError
-from fedrepro.nets import cross_entropy
-from fedrepro.resnets import resnet18
+from fedrepro.nets import resnet
+from fedrepro.nets.mlp import cross_entropy
+from fedrepro.nets.resnet import resnet18
 
 SHAPE = (3, 32, 32)
 
@@ -30,7 +32,7 @@ def own(params, classes):
     return module
 
 
-@pytest.mark.parametrize(("classes", "count"), [(10, 11_181_642), (65, 11_209_857)])  # docs/protocol-fedaug-2022.md
+@pytest.mark.parametrize(("classes", "count"), [(10, 11_181_642), (65, 11_209_857)])  # papers/fedaug-2022/PROTOCOL.md
 def test_the_network_has_the_stated_parameters(classes, count):
     params = resnet18(SHAPE, classes).init(generator())
     assert sum(leaf.numel() for _, leaf in trees.leaves(params)) == count
@@ -80,7 +82,7 @@ def saved():
 def checkpoint(saved, monkeypatch):
     """The name and content of the made file, which stands for torchvision's."""
     name = f"resnet18-{hashlib.sha256(saved[1]).hexdigest()[:8]}.pth"
-    monkeypatch.setattr(resnets, "CHECKPOINT", name)
+    monkeypatch.setattr(resnet, "CHECKPOINT", name)
     return name, saved[1]
 
 
@@ -95,13 +97,13 @@ def cache(tmp_path, monkeypatch):
 def served(monkeypatch, answer):
     """Let downloads get these bytes, or this error."""
 
-    def urlopen(url, timeout):
+    def answered(url):
         assert url.endswith("/resnet18-f37072fd.pth")
         if isinstance(answer, Exception):
             raise answer
-        return io.BytesIO(answer)
+        return answer
 
-    monkeypatch.setattr(resnets, "urlopen", urlopen)
+    serve(monkeypatch, answered)
 
 
 def test_convolutions_are_the_checkpoints_and_the_rest_is_fresh(saved, checkpoint, monkeypatch, tmp_path):
@@ -150,4 +152,4 @@ def test_a_failed_download_leaves_nothing(checkpoint, cache, monkeypatch, answer
     served(monkeypatch, answer)
     with pytest.raises(UsageError, match=reason):
         resnet18(SHAPE, 7, "imagenet").init(generator())
-    assert not cache.exists()
+    assert list(cache.iterdir()) == []

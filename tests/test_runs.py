@@ -15,11 +15,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedrepro import lineage, runs
-from fedrepro.checkpoints import Checkpoints
-from fedrepro.config import RunConfig, Stop
+from fedrepro import methods
 from fedrepro.errors import FedreproError, Interrupted, UsageError
-from fedrepro.train import Lane, Training
+from fedrepro.files import file_digest
+from fedrepro.records import paths
+from fedrepro.records import record as records
+from fedrepro.records.config import RunConfig, Stop
+from fedrepro.records.curves import curves_text, read_curves
+from fedrepro.records.record import Place
+from fedrepro.training import identity, runs
+from fedrepro.training.checkpoints import Checkpoints
+from fedrepro.training.train import Lane, Training
 
 ROOT = Path(__file__).parents[1]
 RUN = Path("runs/one")
@@ -38,7 +44,9 @@ def config(**changes):
 
 
 def execute(config, folder=RUN, **how):
-    return runs.execute(config, runs.Place(Path(folder)), device="cpu", **how)
+    """The record that was written, as JSON."""
+    runs.execute(config, Place(Path(folder)), device="cpu", **how)
+    return on_disk(folder)
 
 
 @pytest.fixture
@@ -71,13 +79,17 @@ def lines(folder=RUN):
 
 def test_a_record_says_what_was_run_on_what_and_what_came_out():
     wanted = config(seeds=(1, 0))
-    record = runs.execute(wanted, runs.Place(RUN, "toy", "one", "smoke"), device="cpu")
-    assert record == on_disk()
-    assert list(record) == ["format", "paper", "run", "budget", "config", "digest", "code", "data", "curves", "seeds"]
-    assert [record[key] for key in ("format", "paper", "run", "budget")] == [1, "toy", "one", "smoke"]
+    written = runs.execute(wanted, Place(RUN, "toy", "one", "smoke"), device="cpu")
+    record = on_disk()
+    assert written == records.read(RUN)
+    heads = ["format", "paper", "run", "budget", "config", "resolved", "identity", "data", "curves", "seeds"]
+    assert list(record) == heads
+    assert [record[key] for key in ("format", "paper", "run", "budget")] == [2, "toy", "one", "smoke"]
     assert record["config"] == wanted.model_dump(mode="json") | {"seeds": [0, 1]}
-    assert record["digest"] == wanted.digest()
-    assert record["code"] == lineage.code_digest("f-irm")
+    assert record["resolved"] == methods.resolved("f-irm", wanted.hyper)
+    assert record["resolved"]["batch"] == 16
+    assert record["identity"]["config"] == wanted.digest()
+    assert record["identity"]["numerics"] == {"engine": identity.ENGINE, "method": methods.NUMERICS["games"], "data": 1}
     assert record["data"]["source"] == "digits"
     assert record["data"]["facts"].keys() == record["seeds"].keys() == {"0", "1"}
     assert [part["rows"] for part in record["data"]["facts"]["0"]["clients"]] == [750, 750]
@@ -91,7 +103,7 @@ def test_a_record_says_what_was_run_on_what_and_what_came_out():
         assert provenance["versions"]["torch"] == version("torch")
         assert (provenance["threads"], provenance["precision"]) == (1, "fp32")
         assert provenance["started"] <= provenance["finished"]
-    assert record["curves"] == runs.file_digest(RUN / "curves.csv")
+    assert record["curves"] == file_digest(RUN / "curves.csv")
 
 
 def test_curves_are_tidy():
@@ -104,8 +116,8 @@ def test_curves_are_tidy():
         assert rounds("test_accuracy") == rounds("test_loss") == [3, 6, 7]
         last = {row["metric"]: float(row["value"]) for row in mine if row["round"] == "7"}
         assert last["test_accuracy"] == pytest.approx(record["seeds"][seed]["metrics"]["test_accuracy"], rel=1e-5)
-    curves = runs.read_curves(RUN / "curves.csv")
-    assert runs.curves_text(curves).encode() == (RUN / "curves.csv").read_bytes()
+    curves = read_curves(RUN / "curves.csv")
+    assert curves_text(curves).encode() == (RUN / "curves.csv").read_bytes()
 
 
 def test_the_same_run_twice_is_the_same_bit_for_bit(variant):
@@ -151,21 +163,24 @@ def test_a_complete_run_trains_nothing_and_stays_as_it_is(trained):
 
 
 def test_a_planned_run_has_the_planned_seeds(trained):
-    place = runs.planned("toy", "one", "paper")
-    assert place.record == Path("runs/toy/one/record.json")
+    place = Place(paths.run("toy", "f-irm", "one"), "toy", "one", "paper")
     runs.execute(config(seeds=(0, 1)), place)
-    assert list(runs.execute(config(seeds=(1,)), place)["seeds"]) == ["1"]
+    assert list(runs.execute(config(seeds=(1,)), place).seeds) == [1]
     assert trained == [(0, 1)]
-    assert {row["seed"] for row in lines("runs/toy/one")} == {"1"}
+    assert {row["seed"] for row in lines("runs/toy/f-irm/one")} == {"1"}
 
 
-def other_code(monkeypatch):
-    monkeypatch.setattr(lineage, "code_digest", lambda method: "other")
+def other_engine(monkeypatch):
+    monkeypatch.setattr(identity, "ENGINE", identity.ENGINE + 1)
+
+
+def other_numerics(monkeypatch):
+    monkeypatch.setitem(methods.NUMERICS, "games", methods.NUMERICS["games"] + 1)
 
 
 def other_data(monkeypatch):
-    describe = runs.describe
-    monkeypatch.setattr(runs, "describe", lambda dataset: describe(dataset) | {"fingerprint": "other"})
+    describe = identity.data.describe
+    monkeypatch.setattr(identity.data, "describe", lambda dataset: describe(dataset) | {"fingerprint": "other"})
 
 
 def cut_record(monkeypatch):
@@ -182,13 +197,13 @@ def lost_curves(monkeypatch):
     (RUN / "curves.csv").unlink()
 
 
-@pytest.mark.parametrize("change", [other_code, other_data, cut_record, edited_curves, lost_curves])
+@pytest.mark.parametrize("change", [other_engine, other_numerics, other_data, cut_record, edited_curves, lost_curves])
 def test_what_is_not_surely_the_same_is_trained_again(trained, monkeypatch, change):
     execute(config(seeds=(0, 1)))
     change(monkeypatch)
     said = []
     execute(config(seeds=(0,)), say=said.append)
-    assert said == ["the earlier record is of other code, settings or data, or not whole: all seeds are trained again"]
+    assert said == ["the earlier record is stale or damaged: all seeds are trained again"]
     assert trained == [(0, 1), (0,)]
     assert list(on_disk()["seeds"]) == ["0"]
     execute(config(seeds=(0,)))
@@ -198,7 +213,7 @@ def test_what_is_not_surely_the_same_is_trained_again(trained, monkeypatch, chan
 @pytest.mark.parametrize("change", [{"rounds": 8}, {"hyper": {"lr": 0.02}}, {"watch": {"samples": 99}}], ids=str)
 def test_other_settings_are_trained_again(trained, change):
     execute(config())
-    assert execute(config(**change))["digest"] == config(**change).digest()
+    assert execute(config(**change))["identity"]["config"] == config(**change).digest()
     assert trained == [(0,), (0,)]
 
 
@@ -211,8 +226,8 @@ def test_the_commit_is_that_of_the_sources_wherever_a_run_is_started(folder):
 
 def test_the_commit_is_marked_where_the_sources_differ_from_it(folder, monkeypatch):
     git = lambda *words: subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)  # noqa: E731
-    (folder / "package").mkdir()
-    source = folder / "package/runs.py"
+    (folder / "package/training").mkdir(parents=True)
+    source = folder / "package/training/runs.py"
     monkeypatch.setattr(runs, "__file__", str(source))
     assert runs.commit() is None
     source.write_text("a = 1\n")
@@ -229,7 +244,7 @@ def test_the_commit_is_marked_where_the_sources_differ_from_it(folder, monkeypat
 
 
 def test_a_run_that_is_being_trained_is_left_alone(trained):
-    place = runs.Place(RUN)
+    place = Place(RUN)
     with runs.locked(place), pytest.raises(FedreproError, match="is being trained by another process"):
         execute(config())
     assert not trained
@@ -238,7 +253,7 @@ def test_a_run_that_is_being_trained_is_left_alone(trained):
 
 
 def test_two_runs_at_two_places_do_not_wait_for_each_other():
-    with runs.locked(runs.Place(Path("runs/two"))):
+    with runs.locked(Place(Path("runs/two"))):
         execute(config(rounds=1))
 
 
@@ -271,17 +286,18 @@ LONG = {"method": "v-fl-smooth-fast", "hyper": {"order": "sequential", "capacity
 DRIVER = """
 import sys, time, torch
 from pathlib import Path
-from fedrepro import runs
-from fedrepro.config import RunConfig, Stop
+from fedrepro.records.config import RunConfig
+from fedrepro.records.record import Place
+from fedrepro.training import runs
 torch.set_num_threads(1)
 how = {"device": "cpu", "every": 0, "watch": lambda training: time.sleep(0.05)}
-runs.execute(RunConfig.model_validate_json(sys.argv[1]), runs.Place(Path("runs/one")), **how)
+runs.execute(RunConfig.model_validate_json(sys.argv[1]), Place(Path("runs/one")), **how)
 """
 
 
 def reached():
     """The round of the newest checkpoint at RUN, 0 without one."""
-    proofs = Checkpoints(runs.Place(RUN).state, {}, print).proofs()
+    proofs = Checkpoints(Place(RUN).state, {}, print).proofs()
     return int(proofs[-1].stem.removeprefix("round-")) if proofs else 0
 
 
@@ -342,7 +358,7 @@ def test_a_crash_between_curves_and_record_loses_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "write_json", crash)
+        patch.setattr(records, "write_json", crash)
         with pytest.raises(KeyboardInterrupt):
             execute(config(), every=0)
     assert (RUN / "curves.csv").exists()
@@ -359,7 +375,7 @@ def test_a_crash_while_a_seed_is_added_keeps_the_others(monkeypatch, trained):
 
     execute(config())
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "write_json", crash)
+        patch.setattr(records, "write_json", crash)
         with pytest.raises(KeyboardInterrupt):
             execute(config(seeds=(0, 1)), every=0)
     execute(config(seeds=(0, 1)))
@@ -507,7 +523,7 @@ def test_checkpoints_of_something_else_are_removed(saved):
     assert other.resume(run) is None
     assert run.round == 0
     assert not checkpoints.folder.exists()
-    assert said == ["the checkpoints are of other settings, code or data: training from the start"]
+    assert said == ["the checkpoints are of other settings, numerics or data: training from the start"]
 
 
 def test_no_checkpoint_is_a_start(training):

@@ -1,17 +1,18 @@
 """The paper specs: cells, runs, settings and pilots, and one clear sentence for each mistake in them."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import made
 import pytest
 
-from fedrepro.config import Stop
 from fedrepro.data import parameters
 from fedrepro.errors import UsageError
-from fedrepro.results import published
-from fedrepro.spec import load_paper, load_papers, papers
+from fedrepro.papers.load import load_paper, load_papers, papers
+from fedrepro.records.config import Stop
 
 REPO = Path(__file__).parents[1]
 
@@ -24,15 +25,15 @@ def toy(tmp_path):
 def test_every_committed_paper_loads_and_covers_what_it_publishes():
     for paper in load_papers(REPO):
         cells = [cell.key for table in paper.spec.tables for cell in paper.cells(table)]
-        assert sorted(cells) == sorted(published(paper))
+        assert sorted(cells) == sorted(made.printed(paper))
 
 
 def test_flgames_table1_has_ten_runs_for_twenty_cells():
     paper = load_paper("flgames-2022", REPO)
     table = paper.table("table1").model_copy(update={"not_run": ()})  # what is still to be run belongs to it, too
-    paper = replace(paper, spec=paper.spec.model_copy(update={"tables": {"table1": table}, "figures": {}}), _drafts={})
+    paper = replace(paper, spec=paper.spec.model_copy(update={"tables": {"table1": table}, "figures": {}}))
     assert len(paper.cells("table1")) == 20
-    drafts = paper.drafts("paper")
+    drafts = paper.at("paper").drafts()
     assert len(drafts) == 10
     assert {draft.config.method for draft in drafts.values()} == {
         *("fedsgd", "fedavg", "f-irm", "v-irm", "f-fl-smooth", "v-fl-smooth-fast")
@@ -41,13 +42,14 @@ def test_flgames_table1_has_ten_runs_for_twenty_cells():
     fast = drafts["colored-mnist-v-fl-smooth-fast-parallel"]
     smooth = {"capacity": 5, "response": "buffer_only"}
     assert fast.config.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, **smooth, "order": "parallel"}
-    assert (fast.config.rounds, fast.pilot.rule.warm_start) == (2925, 117)
-    assert fast.pilot.rule.warm_start < fast.pilot.rounds < 2925  # a Fast pilot is cut short
-    assert drafts["colored-mnist-fedsgd"].pilot is None
+    pilot = fast.study.rule
+    assert (fast.config.rounds, pilot.rule.warm_start) == (2925, 117)
+    assert pilot.rule.warm_start < pilot.rounds < 2925  # a Fast pilot is cut short
+    assert drafts["colored-mnist-fedsgd"].study is None
 
 
 def test_flgames_smoke_is_small_and_needs_no_pilot():
-    for run, config in load_paper("flgames-2022", REPO).runs("smoke").items():
+    for run, config in load_paper("flgames-2022", REPO).at("smoke").runs().items():
         assert (config.dataset, config.seeds) == ("digits", (0, 1))
         assert config.rounds <= 60
         assert (config.stop is None) == run.endswith(("fedsgd", "fedavg"))
@@ -55,12 +57,12 @@ def test_flgames_smoke_is_small_and_needs_no_pilot():
 
 def test_cells_are_in_order_with_the_keys_of_published(toy):
     cells = toy.cells("t1")
-    assert [cell.key for cell in cells] == list(published(toy))
-    assert [cell.run for cell in cells[::2]] == list(made.RUNS)
+    assert [cell.key for cell in cells] == list(made.printed(toy))
+    assert [cell.runs[0] for cell in cells[::2]] == list(made.RUNS)
 
 
 def test_settings_merge_from_defaults_to_budget(toy):
-    paper, smoke = toy.runs("paper"), toy.runs("smoke")
+    paper, smoke = toy.at("paper").runs(), toy.at("smoke").runs()
     assert paper["toys-plain"].rounds == 100
     assert paper["toys-game-sequential"].rounds == 200  # a rule of the budget `paper`
     assert paper["toys-game-parallel"].hyper == {"lr": 0.1, "batch": 8, "capacity": 5, "order": "parallel"}
@@ -72,46 +74,46 @@ def test_settings_merge_from_defaults_to_budget(toy):
 def test_budget_is_that_of_params_unless_another_is_asked_for(tmp_path):
     toy = load_paper(made.NAME, made.paper(tmp_path, budget="smoke"))
     assert toy.budget == "smoke"
-    assert toy.runs() == toy.runs("smoke") != toy.runs("paper")
+    assert toy.runs() == toy.at("smoke").runs() != toy.at("paper").runs()
 
 
 def test_pilot_is_the_run_on_another_seed_without_stopping(toy):
     run = "toys-game-parallel"
-    config, pilot = toy.pilot_config(run), toy.pilot(run)
+    config, pilot = toy.study(run).points[""], toy.study(run).rule
     assert (config.seeds, config.rounds, config.stop) == ((1000,), 40, None)
     assert config.hyper == toy.run(run).hyper
     assert (pilot.rule.warm_start, pilot.quantiles, pilot.fraction) == (10, (0.1, 0.9), 0.25)
     assert toy.run(run).stop == Stop(threshold=0.575, warm_start=10, margin=0.0375)  # half of the way to hi, 0.65
-    with pytest.raises(UsageError, match="needs no pilot"):
-        toy.pilot("toys-plain")
+    with pytest.raises(UsageError, match="run 'toys-plain' of toy-2022 needs no tuning: its spec leaves nothing open"):
+        toy.study("toys-plain")
 
 
 def test_missing_pilot_names_the_command_that_makes_it(toy):
-    toy.folder.joinpath("pilots.json").unlink()
+    toy.folder.joinpath("tuned.json").unlink()
     toy = load_paper(made.NAME, toy.root)
-    command = "`fedrepro pilot --paper toy-2022 --run toys-game-sequential`"
+    command = "`fedrepro tune --paper toy-2022 --run toys-game-sequential`"
     with pytest.raises(UsageError, match=command):
         toy.runs()
     assert toy.run("toys-plain").stop is None
-    assert toy.pilot_config("toys-game-sequential").rounds == 40
+    assert toy.study("toys-game-sequential").points[""].rounds == 40
 
 
 def test_pilot_of_other_settings_is_refused(toy):
     changed = made.SPEC.replace("capacity = 5", "capacity = 6")
     toy.folder.joinpath("paper.toml").write_text(changed)
-    with pytest.raises(UsageError, match="had other settings: repeat it with `fedrepro pilot"):
+    with pytest.raises(UsageError, match="had other settings: repeat it with `fedrepro tune"):
         load_paper(made.NAME, toy.root).runs()
 
 
 def test_pilot_file_may_say_more_but_not_less(toy):
-    path = toy.folder / "pilots.json"
+    path = toy.folder / "tuned.json"
     found = json.loads(path.read_text())
     del found["toys-game-parallel"]["threshold"]
     path.write_text(json.dumps(found))
-    with pytest.raises(UsageError, match=r"pilots\.json: toys-game-parallel\.threshold: field required"):
+    with pytest.raises(UsageError, match=r"tuned\.json: toys-game-parallel: pilot needs `threshold`"):
         load_paper(made.NAME, toy.root)
     path.write_text("{")
-    with pytest.raises(UsageError, match=r"pilots\.json.*restore it|pilots\.json.*Restore it"):
+    with pytest.raises(UsageError, match=r"tuned\.json.*Restore it from git"):
         load_paper(made.NAME, toy.root)
 
 
@@ -120,9 +122,9 @@ NOT_RUN = '\n[[tables.t1.not_run]]\nwhen = { type = "parallel", budget = "paper"
 
 def test_a_cell_may_be_left_out_with_a_reason_at_one_budget(tmp_path):
     toy = load_paper(made.NAME, made.paper(tmp_path, spec=made.SPEC + NOT_RUN))
-    assert list(toy.runs("paper")) == ["toys-plain", "toys-game-sequential"]
-    assert list(toy.runs("smoke")) == list(made.RUNS)
-    assert [(cell.run, cell.reason) for cell in toy.cells("t1")[-2:]] == [(None, "too dear")] * 2
+    assert list(toy.at("paper").runs()) == ["toys-plain", "toys-game-sequential"]
+    assert list(toy.at("smoke").runs()) == list(made.RUNS)
+    assert [(cell.runs, cell.reason) for cell in toy.cells("t1")[-2:]] == [((), "too dear")] * 2
 
 
 MISTAKES = {
@@ -136,11 +138,15 @@ MISTAKES = {
     "unknown axis": ("type = [\"none\"]", "tpye = [\"none\"]", "unknown axis 'tpye': did you mean 'type'"),
     "unknown value": ('["Plain"]', '["Plian"]', "unknown method 'Plian': did you mean 'Plain'"),
     "no method": ('method = ["Plain"]', "", "has no axis 'method'"),
-    "rule": ('when = { type = "sequential" }', 'when = { tipe = "x" }', "budgets.paper: unknown axis 'tipe'"),
-    "no table to stop": ('stop = { threshold = "pilot", warm_start = 10 }', "stop = 5", "stop must be a table"),
-    "no table of a pilot": ("pilot = { seed = 1000, rounds = 40,", "pilot = 4\nx = {", "pilot must be a table"),
-    "no word of a group": ("rounds = 100", "rounds = 100\ngroup = 5", "group must be a word"),
-    "no word of a run": ('run = "game"', "run = 5", "run must be a word"),
+    "cell twice": ('["sequential", "parallel"]\nmethod', '["parallel", "parallel"]\nmethod',
+                   r"tables\.t1: the cell Toys, type parallel, Game .Smooth. is there twice"),
+    "rule": ('when = { type = "sequential" }', 'when = { tipe = "x" }', "paper.rules.0.when: unknown axis 'tipe'"),
+    "no table to stop": ('stop = { threshold = "pilot", warm_start = 10 }', "stop = 5",
+                         "stop: input should be a valid dictionary"),
+    "no table of a pilot": ("pilot = { seed = 1000, rounds = 40,", "pilot = 4\nx = {",
+                            "pilot: input should be a valid dictionary"),
+    "group": ("rounds = 100", "rounds = 100\ngroup = \"a\"", "group: there is no such key"),
+    "no word of a run": ('run = "game"', "run = 5", "run: input should be a valid string"),
     "no table": ("[tables.t1]", "[tables]\nx = 5\n[tables.t1]", "tables.x"),
     "pilot without a look": ("rounds = 40", "rounds = 10", "rounds must be more than the 10 of warm_start"),
     "no paper budget": ("budgets.paper", "budgets.desk", "no budget 'paper'"),
@@ -172,7 +178,7 @@ def test_unknown_names_come_with_the_closest_one(toy):
     for call, closest in (
         (lambda: load_paper("toy-202", toy.root), "toy-2022"),
         (lambda: toy.table("t11"), "t1"),
-        (lambda: toy.runs("papr"), "paper"),
+        (lambda: toy.at("papr"), "paper"),
         (lambda: toy.run("toys-plan"), "toys-plain"),
     ):
         with pytest.raises(UsageError, match=f"did you mean '{closest}'"):
@@ -241,8 +247,8 @@ def test_sample_sheets_are_of_data_that_have_their_settings(name):
     ("cell", "said"),
     [
         ('{ type = "parallel" }', r"sheets\.one: its cell has no axis 'dataset'"),
-        ('{ dataset = "Toy" }', r"sheets\.one: unknown dataset 'Toy': did you mean 'Toys'"),
-        ('{ datasets = "Toys" }', r"sheets\.one: unknown axis 'datasets'"),
+        ('{ dataset = "Toy" }', r"sheets\.one\.cell: unknown dataset 'Toy': did you mean 'Toys'"),
+        ('{ datasets = "Toys" }', r"sheets\.one\.cell: unknown axis 'datasets'"),
     ],
 )
 def test_a_sample_sheet_of_nothing_is_refused(tmp_path, cell, said):
@@ -283,28 +289,26 @@ def opened(tmp_path):
 
 def entered(paper, **chosen):
     """The paper once its search has chosen these values."""
-    entry = {"chosen": chosen, "scores": {}, "config_digest": paper.search(GAMES[0]).digest()}
-    (paper.folder / "searches.json").write_text(json.dumps({GAMES[0]: entry}))
+    entry = {"kind": "search", "chosen": chosen, "scores": {}, "config_digest": paper.study(GAMES[0]).digest()}
+    (paper.folder / "tuned.json").write_text(json.dumps({GAMES[0]: entry}))
     return load_paper(made.NAME, paper.root)
 
 
 def test_a_search_tries_every_point_on_a_seed_of_its_own(opened):
-    search = opened.search(GAMES[0])
+    search = opened.study(GAMES[0])
     assert list(search.points) == ["lr-0.1-rate-1", "lr-0.1-rate-0.5", "lr-0.03-rate-1", "lr-0.03-rate-0.5"]
-    for config, (lr, rate) in zip(
-        search.configs().values(), [(0.1, 1), (0.1, 0.5), (0.03, 1), (0.03, 0.5)], strict=True
-    ):
+    for config, (lr, rate) in zip(search.points.values(), [(0.1, 1), (0.1, 0.5), (0.03, 1), (0.03, 0.5)], strict=True):
         assert (config.seeds, config.rounds, config.stop) == ((1000,), 10, None)
         assert config.data == {"n": 2, "validation": 0.1}
         assert config.hyper == {"lr": lr, "batch": 8, "capacity": 5, "rate": rate, "order": "sequential"}
 
 
 def test_runs_share_the_search_of_their_base(opened):
-    assert opened.search(GAMES[1]) == opened.search(GAMES[0])
-    assert opened.search(GAMES[1]).run == GAMES[0]
-    with pytest.raises(UsageError, match="run 'toys-plain' of toy-2022 needs no search"):
-        opened.search("toys-plain")
-    command = "has no lr and rate yet: find it with `fedrepro search --paper toy-2022 --run toys-game-sequential`"
+    assert opened.study(GAMES[1]) == opened.study(GAMES[0])
+    assert opened.study(GAMES[1]).run == GAMES[0]
+    with pytest.raises(UsageError, match="run 'toys-plain' of toy-2022 needs no tuning"):
+        opened.study("toys-plain")
+    command = "has no lr and rate yet: find it with `fedrepro tune --paper toy-2022 --run toys-game-sequential`"
     with pytest.raises(UsageError, match=f"run 'toys-game-parallel' of toy-2022 {command}"):
         opened.run(GAMES[1])
     found = entered(opened, lr=0.03, rate=1)
@@ -313,18 +317,17 @@ def test_runs_share_the_search_of_their_base(opened):
     assert "validation" not in found.run(GAMES[1]).data
     assert (found.chosen(GAMES[1]), found.chosen("toys-plain")) == ({"lr": 0.03, "rate": 1}, {})
     assert found.run("toys-plain").hyper["lr"] == 0.1
-    assert found.searched
 
 
 def test_a_search_does_not_stop(opened):
     stop = 'order = "sequential" }\nstop = { threshold = 0.5 }'
     (opened.folder / "paper.toml").write_text(OPEN.replace('order = "sequential" }', stop))
-    search = load_paper(made.NAME, opened.root).search(GAMES[1])
-    assert {config.stop for config in search.configs().values()} == {None}
+    search = load_paper(made.NAME, opened.root).study(GAMES[1])
+    assert {config.stop for config in search.points.values()} == {None}
 
 
 def test_another_budget_may_give_what_is_searched(opened):
-    assert opened.runs("smoke")[GAMES[1]].hyper["lr"] == 0.1
+    assert opened.at("smoke").runs()[GAMES[1]].hyper["lr"] == 0.1
 
 
 @pytest.mark.parametrize(
@@ -345,7 +348,7 @@ def test_a_search_of_other_settings_is_refused(opened, old, new):
     found = entered(opened, lr=0.03, rate=1)
     assert OPEN.count(old) == 1
     (found.folder / "paper.toml").write_text(OPEN.replace(old, new))
-    with pytest.raises(UsageError, match="had other settings: repeat it with `fedrepro search --paper toy-2022"):
+    with pytest.raises(UsageError, match="had other settings: repeat it with `fedrepro tune --paper toy-2022"):
         load_paper(made.NAME, found.root).run(GAMES[1])
 
 
@@ -365,7 +368,8 @@ SEARCH_MISTAKES = {
     "empty grid": ("rate = [1, 0.5]", "rate = []", r"search\.grid has no values for 'rate'"),
     "key": ("last = 3", "lats = 3", r"search\.lats: there is no such key"),
     "seed": ("seed = 1000\n", "", r"search\.seed: field required"),
-    "base": ('{ type = "sequential" }\n', '{ type = "sequentail" }\n', "search.base: unknown type 'sequentail'"),
+    "base": ('base = { type = "sequential" }', 'base = { type = "sequentail" }',
+             "search.base: unknown type 'sequentail'"),
     "base axis": ('base = { type', "base = { tipe", "search.base: unknown axis 'tipe'"),
     "base is not open": ('order = "sequential" }', 'order = "sequential", rate = 1 }',
                          "its search is that of toys-game-sequential, which does not search 'rate'"),
@@ -384,7 +388,13 @@ def test_a_mistake_in_a_search_is_one_sentence_with_its_place(opened, mistake):
     assert "\n" not in str(raised.value)
 
 
-def test_a_damaged_file_of_searches_is_named(opened):
-    (opened.folder / "searches.json").write_text('{"toys-game-sequential": {"chosen": {"lr": 0.1}}}')
-    with pytest.raises(UsageError, match=r"searches\.json: .*config_digest: field required.*or repeat the searches"):
+def test_a_damaged_file_of_what_was_tuned_is_named(opened):
+    (opened.folder / "tuned.json").write_text('{"toys-game-sequential": {"kind": "search", "chosen": {"lr": 0.1}}}')
+    with pytest.raises(UsageError, match=r"tuned\.json: .*config_digest: field required.*or repeat `fedrepro tune`"):
         load_paper(made.NAME, opened.root)
+
+
+def test_reading_the_specs_imports_nothing_slow():
+    command = "import sys, fedrepro.papers.load; print(*{'torch', 'pandas', 'fedrepro.training'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True)
+    assert done.stdout == "\n"

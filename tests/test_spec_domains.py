@@ -6,14 +6,15 @@ import statistics
 from dataclasses import replace
 
 import made
+import parts
 import pytest
 from lifted import REPO, everything, lifted
 
-from fedrepro import claims, evaluate, figures, layout, plot, quantities
-from fedrepro.errors import FedreproError, UsageError
-from fedrepro.results import join, published
-from fedrepro.schema import Tolerance
-from fedrepro.spec import load_paper
+from fedrepro.errors import UsageError
+from fedrepro.papers.load import load_paper
+from fedrepro.papers.schema.tables import Tolerance
+from fedrepro.results import check, claims
+from fedrepro.results.runs import current
 
 NAME = "fedaug-2022"
 TWO_PHASE = {"afl", "gen-afl", "vm"}
@@ -31,7 +32,7 @@ def axes(cell):
 
 def configs(paper, table):
     """(printed axes, configuration) of the cells of a table."""
-    return [(axes(cell), paper.drafts()[cell.run].config) for cell in paper.cells(table)]
+    return [(axes(cell), paper.drafts()[cell.runs[0]].config) for cell in paper.cells(table)]
 
 
 # Cells and runs
@@ -40,7 +41,7 @@ def configs(paper, table):
 def test_every_published_number_has_a_cell_and_the_reverse():
     paper = load_paper(NAME, REPO)
     cells = [cell.key for table in paper.spec.tables for cell in paper.cells(table)]
-    assert sorted(cells) == sorted(published(paper))
+    assert sorted(cells) == sorted(made.printed(paper))
     sizes = {table: len(paper.cells(table)) for table in paper.spec.tables}
     assert sizes == {
         "table3": 100,
@@ -54,7 +55,7 @@ def test_every_published_number_has_a_cell_and_the_reverse():
 
 
 def test_the_published_file_is_as_it_was_printed():
-    numbers = published(load_paper(NAME, REPO)).values()
+    numbers = made.printed(load_paper(NAME, REPO)).values()
     assert sum(number.unit == "percent" for number in numbers) == 306
     assert [float(number.mean) for number in numbers if "printed as '976'" in number.note] == [97.6, 97.6]
     assert sum(bool(number.spread) for number in numbers) == 6 + 3 + 3  # the summaries of the norms
@@ -70,8 +71,6 @@ def test_runs_without_officehome(budget, runs):
         "rotated-mnist", "pacs" if budget == "paper" else "pacs-112px"
     }  # fmt: skip
     assert paper.table_runs("table5") == paper.table_runs("table9") == []
-    groups = [draft.group for draft in paper.drafts().values()]
-    assert max(map(groups.count, groups)) <= 48
 
 
 def test_settings_are_the_paper_s():
@@ -124,7 +123,7 @@ def test_norms_are_of_the_runs_of_other_tables_which_alone_measure_them():
 
 def test_smoke_has_a_run_of_each_kind():
     paper = load_paper(NAME, REPO)
-    runs = paper.runs("smoke")
+    runs = paper.at("smoke").runs()
     assert len(runs) <= 8
     assert {config.dataset for config in runs.values()} == {"rotated-mnist-digits"}
     assert {config.method for config in runs.values()} >= {"fedavg", "afl", "fedprox", "fed-irm", "erm", "v-rex", "irm"}
@@ -150,7 +149,7 @@ def test_methods_and_datasets_know_every_setting(budget):
 def test_the_printed_summaries_are_the_mean_and_spreads_of_the_printed_norms():
     paper = load_paper(NAME, REPO)
     norms = {}
-    for key, number in published(paper).items():
+    for key, number in made.printed(paper).items():
         if key[0] in TESTS:
             norms.setdefault((key[0], key[2].split(";")[1]), []).append(number)
     assert len(norms) == 12
@@ -176,7 +175,7 @@ PRINTED = {  # claim -> how many of its pairs or gains have the ordering in prin
 
 def test_claims_are_true_of_the_printed_numbers():
     paper = load_paper(NAME, REPO)
-    numbers = published(paper)
+    numbers = made.printed(paper)
 
     def value(cell, metric):
         table = {"RotatedMNIST": "table3", "PACS": "table4"}[cell["dataset"]]
@@ -225,6 +224,10 @@ def _single(blocks):
 
 @pytest.fixture
 def made_up(tmp_path):
+    return beside(tmp_path)
+
+
+def beside(tmp_path):
     """The paper in a folder of its own, with all but OfficeHome to be run; `write(run, metrics of each seed)`.
 
     What is declared of the real runs says nothing of these, so no deviation is.
@@ -239,10 +242,7 @@ def made_up(tmp_path):
         record = made.record(paper, run, [(0, 0)] * len(metrics)) | {"paper": NAME, "run": run}
         for entry, own in zip(record["seeds"].values(), metrics, strict=True):
             entry["metrics"] = own
-        path = evaluate.record_path(NAME, run, tmp_path)
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(record | {"curves": made.hashlib.sha256(made.UNWATCHED.encode()).hexdigest()}))
-        path.with_name("curves.csv").write_text(made.UNWATCHED)
+        parts.write(paper, run, record)
 
     return paper, write
 
@@ -253,12 +253,6 @@ def norms(table, *values):
     return each | {"grad_norm_all": statistics.fmean(values), "grad_norm_std": statistics.stdev(values)}
 
 
-def only(paper, table, **wanted):
-    """The results of the cells of a table with these facts."""
-    results = join(paper, table, evaluate.collect(paper, table))
-    return [result for result in results if wanted.items() <= result.cell.facts.items()]
-
-
 def test_a_cell_is_the_norm_of_its_domain_and_the_summary_has_the_spread_over_domains(made_up):
     paper, write = made_up
     # By hand: seed 0 is 1, 2, ..., 6: mean 3.5, sum of squares 17.5, spread sqrt(17.5 / 5) = 1.8708; seed 1 is its
@@ -266,13 +260,12 @@ def test_a_cell_is_the_norm_of_its_domain_and_the_summary_has_the_spread_over_do
     rising = [1, 2, 3, 4, 5, 6]
     seeds = [norms("table7", *(factor * value for value in rising)) for factor in (1, 2)] + [norms("table7", *[1] * 6)]
     write("rotated-mnist-fedavg-none-r320-k200", *seeds)
-    found = only(paper, "table7", augmentation="none")
-    assert [result.mean for result in found] == ["1.333", "2.333", "3.333", "4.333", "5.333", "6.333", "3.833"]
-    assert found[0].spread == "0.471"  # of 1, 2, 1 over the seeds (population)
-    assert found[-1].spread == "1.871"  # (1.8708 + 3.7417 + 0) / 3, of the domains
-    assert {result.cell.run for result in found} == {"rotated-mnist-fedavg-none-r320-k200"}
-    rows = evaluate.text(evaluate.collect(paper, "table7").measures).splitlines()
-    assert len(rows) == 1 + 3 * (6 + 2)
+    found = parts.only(paper, "table7", augmentation="none")
+    assert [row.reproduced for row in found] == ["1.333", "2.333", "3.333", "4.333", "5.333", "6.333", "3.833"]
+    assert found[0].reproduced_spread == "0.471"  # of 1, 2, 1 over the seeds (population)
+    assert found[-1].reproduced_spread == "1.871"  # (1.8708 + 3.7417 + 0) / 3, of the domains
+    assert {run for row in found for run in row.runs} == {"rotated-mnist-fedavg-none-r320-k200"}
+    assert [len(row.measured) for row in found] == [3] * 7
 
 
 def test_half_of_the_published_norm_is_tolerated_and_nothing_for_its_spread(made_up):
@@ -281,26 +274,25 @@ def test_half_of_the_published_norm_is_tolerated_and_nothing_for_its_spread(made
     exact = norms("table7", 0.940, 0.233, 0.120, 0.149, 0.532, 1.485)
     moved = exact | {"grad_norm_0": 1.410, "grad_norm_15": 0.350, "grad_norm_60": 0.266, "grad_norm_75": 0.742}
     write("rotated-mnist-fedavg-none-r320-k200", *[moved] * 3)
-    found = only(paper, "table7", augmentation="none")
-    assert [result.limit for result in found[:2]] == [0.47, 0.1165]
+    found = parts.only(paper, "table7", augmentation="none")
+    assert [row.limit for row in found[:2]] == [0.47, 0.1165]
     verdicts = ["within", "outside", "within", "within", "within", "outside", "within"]
-    assert [result.status for result in found] == verdicts  # 0.350 and 0.742 are more than half away
-    sheet = layout.sheet(paper.table("table7"), found)
-    assert "Tolerance: 50% of the published number, because" in " ".join(sheet.legend)
-    assert "in l2 norm" in sheet.legend[0]
+    assert [row.status for row in found] == verdicts  # 0.350 and 0.742 are more than half away
+    assert check.allowed(paper.table("table7").tolerance) == "50% of the published number"
+    assert {row.unit for row in found} == {"l2_norm"}
 
 
 def test_percents_have_two_decimals_and_other_numbers_those_of_the_printed_one(tmp_path):
     printed = made.PUBLISHED.replace("84.88,0.16", "84.885,0.16").replace("10.4,,percent", "0.104,,l2_norm")
     toy = made.records(made.paper(tmp_path, published=printed))
-    accuracy, norm = join(toy, "t1", evaluate.collect(toy, "t1"))[:2]
-    assert (accuracy.mean, norm.mean, norm.spread) == ("85.00", "0.110", "0.008")
+    accuracy, norm = parts.part(toy, "cells")[:2]
+    assert (accuracy.reproduced, norm.reproduced, norm.reproduced_spread) == ("85.00", "0.110", "0.008")
 
 
 def test_the_largest_part_of_a_tolerance_counts():
     tolerance = Tolerance(spreads=2, points=3, share=0.1, reason="why")
     assert [tolerance.limit(number, spread) for number, spread in ((20, 1), (20, 2), (-50, 2))] == [3, 4, 5]
-    assert layout.allowed(tolerance) == (
+    assert check.allowed(tolerance) == (
         "the largest of 2 published standard deviations, 3 points, 10% of the published number"
     )
 
@@ -308,13 +300,15 @@ def test_the_largest_part_of_a_tolerance_counts():
 def test_domains_are_named_in_the_paper_s_way(made_up):
     paper, write = made_up
     write("pacs-fedavg-weak-r80-k200", *[norms("table8", 6.0, 7.0, 3.0, 11.0)] * 3)
-    found = only(paper, "table8", augmentation="weak")
-    assert [axes(result.cell)["domain"] for result in found] == ["Photo", "Art", "Cartoon", "Sketch", "all"]
-    assert [result.mean for result in found] == ["6.000", "7.000", "3.000", "11.000", "6.750"]
-    notes = layout.sheet(paper.table("table8"), found).notes
-    assert any("of the four printed norms is 3.312" in note for note in notes)
-    assert paper.measured("table9") == {}
-    assert list(everything(NAME, "paper").measured("table9").values())[0] == [
+    found = parts.only(paper, "table8", augmentation="weak")
+    domains = [dict(pair.split("=") for pair in row.variant.split(";"))["domain"] for row in found]
+    assert domains == ["Photo", "Art", "Cartoon", "Sketch", "all"]
+    assert [row.reproduced for row in found] == ["6.000", "7.000", "3.000", "11.000", "6.750"]
+    assert any("of the four printed norms is 3.312" in remark.reason for remark in paper.table("table8").readings)
+    assert paper.table_runs("table9") == []
+    whole = everything(NAME, "paper")
+    first = [cell.read for cell in whole.cells("table9") if whole.table_runs("table9")[0] in cell.runs]
+    assert [*(read.metric for read in first), *{read.spread for read in first if read.spread}] == [
         *(f"grad_norm_{test}" for test in TESTS["table9"]), "grad_norm_all", "grad_norm_std"
     ]  # fmt: skip
 
@@ -322,22 +316,19 @@ def test_domains_are_named_in_the_paper_s_way(made_up):
 def test_a_record_without_norms_is_a_fault_of_its_run(made_up):
     paper, write = made_up
     write("rotated-mnist-fedavg-none-r320-k200", *[{"id_accuracy": 0.9, "ood_accuracy": 0.8}] * 3)
-    assert only(paper, "table6", augmentation="none", local_steps="200")[0].mean == "90.00"
-    fault = evaluate.collect(paper, "table7").faults["rotated-mnist-fedavg-none-r320-k200"]
-    assert "lacks grad_norm_0 of seed 0: run `dvc repro" in fault
+    assert parts.only(paper, "table6", augmentation="none", local_steps="200")[0].reproduced == "90.00"
+    run = "rotated-mnist-fedavg-none-r320-k200"
+    remedy = f"run `fedrepro train --paper fedaug-2022 --run {run}`"
+    assert f"lacks grad_norm_0 of seed 0: {remedy}" in parts.faults(paper, "cells")[run]
 
 
 def test_a_budget_may_say_other_things_of_some_tables(made_up):
     paper, _ = made_up
-    desk = replace(paper, budget="desk", _drafts={})
-    small, whole = (join(desk, table, evaluate.Evaluation([], {}))[0].budget for table in ("table4", "table3"))
-    assert (small.compare, whole.compare) == (False, True)
-    assert "32 px" in small.label
-    assert whole.label.startswith("desk (1 seed, bf16 products; MM-REx, ")
-    assert "32 px" in claims.sheet(desk, [], claims.weigh(desk, [])).legend[-1]
-    assert "32 px" in plot.caption(
-        desk, "fig3-pacs", [figures.Spread("FedAvg", "r", "m", "none", 1, 0, 1, 0, 0, "desk", "")]
-    )
+    desk = replace(paper, budget="desk")
+    label = {table: parts.part(desk, "cells", table=table)[0].label for table in ("table4", "table3")}
+    assert [desk.spec.budgets["desk"].of(table).compare for table in label] == [False, True]
+    assert "32 px" in label["table4"]
+    assert label["table3"].startswith("desk (1 seed, bf16 products; MM-REx, ")
 
 
 # Figures, by hand
@@ -349,7 +340,7 @@ def test_gap_and_panels_by_hand(made_up):
     fed = [{"id_accuracy": i, "ood_accuracy": o} for i, o in ((0.97, 0.90), (0.96, 0.90), (0.98, 0.90))]
     write("rotated-mnist-erm-none", *erm)
     write("rotated-mnist-fedavg-none-r80-k200", *fed)
-    drawn = figures.collect(paper, "fig5b").points
+    drawn = parts.part(paper, "points", figure="fig5b")
     found = [(point.metric, point.line, point.x, point.mean, point.spread) for point in drawn]
     assert found == [
         ("id_accuracy", "centralized", "none", 98, 0.816497),
@@ -357,29 +348,25 @@ def test_gap_and_panels_by_hand(made_up):
         ("ood_accuracy", "centralized", "none", 94, 0.816497),
         ("ood_accuracy", "federated", "none", 90, 0),
     ]
-    readings = [r for r in quantities.collect(paper).readings if r.claim == "gap-enlarged"]
-    assert {(r.run, r.seed): r.value for r in readings} == {
-        ("rotated-mnist-fedavg-none-r80-k200", 0): 7, ("rotated-mnist-fedavg-none-r80-k200", 1): 6,
-        ("rotated-mnist-fedavg-none-r80-k200", 2): 8, ("rotated-mnist-erm-none", 0): 5,
-        ("rotated-mnist-erm-none", 1): 3, ("rotated-mnist-erm-none", 2): 4,
-    }  # fmt: skip
-    row = next(row for row in claims.weigh(paper, readings) if row.claim == "gap-enlarged")
+    values = claims.readings(paper, "gap-enlarged", *current(paper, paper.runs())).values.dropna(axis="columns")
+    assert values.to_dict("list") == {
+        "rotated-mnist-fedavg-none-r80-k200": [7, 6, 8],
+        "rotated-mnist-erm-none": [5, 3, 4],
+    }
+    [row] = parts.part(paper, "claims", claim="gap-enlarged")
     assert (row.difference, row.n, row.verdict) == (3, 1, "undecided")  # seed by seed: 2, 3, 4; of five pairs, one
-    panels = plot._figure(paper, "fig5b", drawn).axes
-    assert [axis.get_ylabel() for axis in panels] == ["id accuracy (%)", "ood accuracy (%)"]
-    assert [len(axis.lines) for axis in panels] == [2, 2]
 
 
 def test_one_seed_decides_nothing(made_up):
     paper, write = made_up
     spec = paper.spec.model_copy(update={"defaults": paper.spec.defaults | {"seeds": [0]}})
-    alone = replace(paper, spec=spec, _drafts={})
+    alone = replace(paper, spec=spec)
     for run, ood in (("none", 0.90), ("rot15", 0.99)):
         name = f"rotated-mnist-fedavg-{run}-r80-k200"
         write(name, {"id_accuracy": 0.99, "ood_accuracy": ood}, *[{}] * 2)
-        record = json.loads(evaluate.record_path(NAME, name, alone.root).read_text())
-        assert record["digest"] == alone.run(name).digest()
-    row = claims.weigh(alone, quantities.collect(alone).readings)[0]
+        record = json.loads((parts.folder(alone, name) / "record.json").read_text())
+        assert record["identity"]["config"] == alone.run(name).digest()
+    row = parts.part(alone, "claims")[0]
     assert (row.difference, row.n, row.verdict) == (9, 1, "undecided")
 
 
@@ -387,14 +374,10 @@ def test_rounds_and_local_steps_make_up_the_places_of_a_figure(made_up):
     paper, write = made_up
     for rounds, steps, ood in ((320, 50, 0.92), (2000, 10, 0.93), (2, 128000, 0.71)):
         write(f"rotated-mnist-fedavg-none-r{rounds}-k{steps}", *[{"ood_accuracy": ood}] * 3)
-    drawn = figures.collect(paper, "fig5a").points
+    drawn = parts.part(paper, "points", figure="fig5a")
     assert [(point.line, point.x, point.mean) for point in drawn] == [
         ("none", "2000 × 10", 93), ("none", "320 × 50", 92), ("none", "2 × 128000", 71)
     ]  # fmt: skip
-    (axis,) = plot._figure(paper, "fig5a", drawn).axes
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["2000 × 10", "320 × 50", "2 × 128000"]
-    assert axis.get_xlabel() == "rounds × local steps"
-    assert list(axis.lines[0].get_ydata()) == [93, 92, 71]
 
 
 @pytest.mark.parametrize("figure", ["fig3-mnist", "fig4-mnist"])
@@ -432,19 +415,27 @@ cells = [{ dataset = ["Toys"], type = ["none"], method = ["Plain"] }]
             'implied = { type = "none" }\n' + TABLE,
             r"tables\.t1: axis 'type' is in `implied` and again in `cells`",
         ),
-        (TABLE, 'implied = { typ = "none" }\n' + TABLE, r"tables\.t1: implied: unknown axis 'typ'"),
+        (TABLE, 'implied = { typ = "none" }\n' + TABLE, r"tables\.t1\.implied: unknown axis 'typ'"),
         (
             TABLE,
             'reads = [{ metric = "x_{typ}" }]\n' + TABLE,
             r"tables\.t1: reads: unknown axis 'typ': did you mean 'type'",
         ),
-        (TABLE, 'reads = [{ when = { typ = "none" }, metric = "x" }]\n' + TABLE, r"tables\.t1: unknown axis 'typ'"),
+        (
+            TABLE,
+            'reads = [{ when = { typ = "none" }, metric = "x" }]\n' + TABLE,
+            r"tables\.t1\.reads\.0\.when: unknown axis 'typ'",
+        ),
         (
             "[budgets.smoke]",
             '[budgets.paper.own]\nt2.label = "x"\n[budgets.smoke]',
             r"own: unknown table or figure 't2'",
         ),
-        ("[budgets.smoke]", LEVELS + "[budgets.smoke]", r"figures\.f1: unknown axis 'tip'"),
+        (
+            "[budgets.smoke]",
+            LEVELS.replace("panels", "# panels") + "[budgets.smoke]",
+            r"figures\.f1\.x: unknown axis 'tip'",
+        ),
         (
             "[budgets.smoke]",
             LEVELS.replace('["type", "tip"]', '"type"') + "[budgets.smoke]",
@@ -461,6 +452,5 @@ def test_an_unknown_metric_of_a_gap_is_one_sentence(made_up):
     paper, write = made_up
     write("rotated-mnist-erm-none", *[{"id_accuracy": 0.9}] * 3)
     with pytest.raises(UsageError, match=r"claims\.gap-\w+: run rotated-mnist-erm-none: unknown metric 'ood_accuracy'"):
-        quantities.collect(paper)
-    with pytest.raises(FedreproError, match="lacks ood_accuracy of seed 0"):
-        evaluate.enforce(evaluate.collect(paper, "table3").faults, "it")
+        parts.part(paper, "claims")
+    assert "lacks ood_accuracy of seed 0" in parts.faults(paper, "cells")["rotated-mnist-erm-none"]

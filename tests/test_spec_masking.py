@@ -9,8 +9,7 @@ from lifted import REPO, everything, lifted
 from fedrepro import methods
 from fedrepro.data import parameters
 from fedrepro.errors import UsageError
-from fedrepro.results import published
-from fedrepro.spec import load_paper
+from fedrepro.papers.load import load_paper
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
 
@@ -21,7 +20,7 @@ METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
 def test_gma_has_a_cell_for_every_published_number():
     paper = load_paper("gma-2022", REPO)
     cells = [cell.key for table in paper.spec.tables for cell in paper.cells(table)]
-    assert sorted(cells) == sorted(published(paper))
+    assert sorted(cells) == sorted(made.printed(paper))
     assert [len(paper.cells(table)) for table in ("table1", "table2")] == [40, 40]
 
 
@@ -48,7 +47,7 @@ def test_masked_and_plain_runs_differ_in_the_mask_alone(budget):
         assert (plain.config.hyper["mask"], masked.config.hyper["mask"]) == ("none", "soft")
         unmasked = masked.config.model_copy(update={"hyper": masked.config.hyper | {"mask": "none"}})
         assert unmasked == plain.config
-        assert masked.search == plain.search
+        assert masked.study == plain.study
 
 
 @pytest.mark.parametrize("budget", ["paper", "desk"])
@@ -56,15 +55,15 @@ def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
     paper = everything("gma-2022", budget)
     drafts = paper.drafts()
     plain = {run for table in paper.spec.tables for run in paper.table_runs(table) if run.endswith("-avg")}
-    assert {draft.search.run for draft in drafts.values()} == plain
+    assert {draft.study.run for draft in drafts.values()} == plain
     assert len(plain) == 40
     for run, draft in drafts.items():
-        assert run.startswith(draft.search.run.removesuffix("-avg"))
-        assert draft.search == drafts[draft.search.run].search
+        assert run.startswith(draft.study.run.removesuffix("-avg"))
+        assert draft.study == drafts[draft.study.run].study
         adaptive = draft.config.method in ("fedadam", "fedyogi")
-        assert draft.open == ["lr", "server_lr"][: 1 + adaptive]
-        assert len(draft.search.points) == (9 if adaptive else 3)
-        for point in draft.search.configs().values():
+        assert draft.study.rule.open(draft.config) == ["lr", "server_lr"][: 1 + adaptive]
+        assert len(draft.study.points) == (9 if adaptive else 3)
+        for point in draft.study.points.values():
             assert (point.hyper["mask"], point.data["validation"], point.seeds) == ("none", 0.1, (1000,))
             slow = budget == "desk" and run.startswith(("fedcmnist", "cifar-10")) and "-noniid-" in run
             assert (point.rounds, point.hyper["epochs"]) == (25 if slow else 10, {"paper": 5, "desk": 1}[budget])
@@ -97,7 +96,7 @@ def test_femnist_is_dealt_by_writer(budget):
 def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
     paper = load_paper("gma-2022", REPO)
     claim = paper.spec.claims["masking"]
-    printed = {(k[1], k[2], k[3]): float(number.mean) for k, number in published(paper).items()}
+    printed = {(k[1], k[2], k[3]): float(number.mean) for k, number in made.printed(paper).items()}
     gains = [
         printed[high["dataset"], variant.format("GMA"), high["method"]]
         - printed[high["dataset"], variant.format("AVG"), high["method"]]
@@ -110,7 +109,7 @@ def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
 
 
 def test_gma_smoke_has_one_of_each_kind():
-    runs = load_paper("gma-2022", REPO).runs("smoke")
+    runs = load_paper("gma-2022", REPO).at("smoke").runs()
     assert len(runs) <= 12
     assert {config.method for config in runs.values()} == METHODS
     assert {config.hyper["mask"] for config in runs.values()} == {"none", "soft"}
@@ -125,7 +124,7 @@ def test_gma_smoke_has_one_of_each_kind():
 
 def test_fedgma_prints_no_number_and_draws_four_figures():
     paper = lifted("fedgma-2021", "paper")
-    assert (published(paper), paper.spec.tables) == ({}, {})
+    assert (made.printed(paper), paper.spec.tables) == ({}, {})
     assert paper.figures == ["fig2a", "fig2b", "fig2c", "fig2d"]
     assert [len(paper.figure_runs(figure)) for figure in paper.figures] == [5] * 4
     assert len(paper.drafts()) == 20
@@ -147,7 +146,7 @@ def test_fedgma_trains_its_clients_as_its_baseline_does(budget, net):
 
 
 def test_fedgma_smoke_has_both_methods_and_both_datasets():
-    runs = load_paper("fedgma-2021", REPO).runs("smoke").values()
+    runs = load_paper("fedgma-2021", REPO).at("smoke").runs().values()
     assert {config.method for config in runs} == {"fedavg", "fedgma"}
     assert {config.dataset for config in runs} == {"fedgma-binary-digits", "fedgma-colored-digits"}
     assert {config.rounds for config in runs} == {12}
@@ -172,11 +171,11 @@ title = "Rounds"
 x = "type"
 lines = "method"
 
-[[figures.f1.left_out]]
+[[figures.f1.not_run]]
 when = { budget = "smoke", type = "parallel" }
 reason = "too dear"
 
-[[figures.f1.left_out]]
+[[figures.f1.not_run]]
 when = { budget = "smoke" }
 reason = "dearer still"
 
@@ -192,7 +191,7 @@ def test_a_budget_may_leave_out_cells_of_a_figure(tmp_path):
     spec = TABLELESS + FIGURE
     paper = load_paper(made.NAME, made.paper(tmp_path, spec=spec))
     assert (paper.figure_runs("f1"), paper.left_out("f1")) == (list(made.RUNS[1:]), [])
-    assert list(paper.drafts("smoke")) == ["toys-plain"]
+    assert list(paper.at("smoke").drafts()) == ["toys-plain"]
     some = load_paper(made.NAME, made.paper(tmp_path, spec=spec.replace('{ budget = "smoke" }', '{ type = "none" }')))
     some = replace(some, budget="smoke")
     assert (some.figures, some.figure_runs("f1"), some.left_out("f1")) == (["f1"], [made.RUNS[1]], ["too dear"])
@@ -205,5 +204,7 @@ def test_a_figure_without_any_cell_says_why(tmp_path):
     assert paper.figures == []
     with pytest.raises(UsageError, match="figure 'f1' of toy-2022 is not run: dearer still"):
         paper.figure("f1")
-    with pytest.raises(UsageError, match=r"figures\.f1: unknown budget 'smok': did you mean 'smoke'"):
+    with pytest.raises(
+        UsageError, match=r"figures\.f1\.not_run\.\d\.when: unknown budget 'smok': did you mean 'smoke'"
+    ):
         made.paper(tmp_path, spec=(TABLELESS + FIGURE).replace('budget = "smoke" }', 'budget = "smok" }'))

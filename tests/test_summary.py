@@ -6,8 +6,12 @@ from pathlib import Path
 import made
 import pytest
 
-from fedrepro import evaluate, quantities, summary
-from fedrepro.spec import papers
+from fedrepro.papers.load import load_papers
+from fedrepro.records import paths
+from fedrepro.report import summary, write
+from fedrepro.results import evaluate, frames
+from fedrepro.results.claims import verdicts
+from fedrepro.results.evaluate import read
 
 ROOT = Path(__file__).parents[1]
 REMARKS = """
@@ -21,14 +25,14 @@ reason = "there was no time"
 
 [figures.f1]
 title = "Figure 1: toys over rounds"
-not_run = "there was no time"
+not_run = [{ reason = "there was no time" }]
 kind = "curves"
 metrics = ["test_accuracy"]
 cells = [{ dataset = ["Toys"], method = ["Plain"], type = ["none"] }]
 
 [figures.f2]
 title = "Figure 2: toys at last"
-not_run = "nobody drew it"
+not_run = [{ reason = "nobody drew it" }]
 kind = "curves"
 metrics = ["test_accuracy"]
 cells = [{ dataset = ["Toys"], method = ["Plain"], type = ["none"] }]
@@ -68,37 +72,36 @@ ALL = """\
 
 @pytest.fixture
 def summed(tmp_path):
-    """A toy paper with a deviation, a part that is not run and a claim, summed up."""
+    """A toy paper with a deviation, a part that is not run and a claim, rendered."""
     made.paper(tmp_path, spec=made.SPEC + REMARKS)
     loaded = made.load_paper(made.NAME, tmp_path)
     wanted = made.ACCURACIES | {"toys-plain": [(0.70, 0.10), (0.71, 0.11), (0.72, 0.12)]}
     for run in loaded.runs():
         made.write(tmp_path, run, made.record(loaded, run, wanted[run]))
-    evaluate.table(made.NAME, "t1", tmp_path)
-    quantities.claims(loaded)
-    summary.render([loaded], tmp_path)
-    return tmp_path
+    evaluate.write(loaded, evaluate.evaluate(loaded))
+    list(write.render(loaded))
+    write.overview([loaded])
+    return loaded
 
 
 def test_what_reproduces(summed):
-    every, own = (path.read_text() for path in summary.paths([made.NAME], summed))
-    assert own == OWN
-    assert every == ALL
+    assert paths.summary(made.NAME, summed.root).read_text() == OWN
+    assert (summed.root / paths.OVERVIEW).read_text() == ALL
 
 
 def test_a_paper_without_numbers_says_so(summed):
-    loaded = made.load_paper(made.NAME, summed)
-    _, own = summary.texts([loaded], [], {made.NAME: {"c1": "undecided"}}, summed).values()
+    found = evaluate.evaluate(summed)
+    bare = found._replace(cells=frames.frame("cells", []), claims=found.claims.assign(verdict="undecided"))
+    own = summary.text(summed, bare)
     assert own.startswith("The paper prints no numbers that could be compared.\n\n| claim | verdict   |")
 
 
-def test_the_committed_summaries_have_the_counts_and_verdicts_of_check():
-    content = json.loads((ROOT / "reports/check.json").read_text())
-    every, *own = (path.read_text() for path in summary.paths(papers(ROOT), ROOT))
-    for name, text in zip(papers(ROOT), own, strict=True):
-        counts = content["counts"].get(name, {})
-        row = next(line for line in every.splitlines() if line.startswith(f"| {name} "))
-        numbers = sum(sum(each.values()) for each in counts.values())
-        assert f"| {numbers:>7} | {sum(each['within'] for each in counts.values()):>16} |" in row
+def test_the_committed_summaries_have_the_counts_and_verdicts_of_the_frames():
+    every = (ROOT / paths.OVERVIEW).read_text()
+    for paper in load_papers(ROOT):
+        counts = json.loads(paths.metrics(paper.name, ROOT).read_text())["cells"]
+        row = next(line for line in every.splitlines() if line.startswith(f"| {paper.name} "))
+        assert f"| {counts['all']:>7} | {counts['within']:>16} |" in row
+        text = paths.summary(paper.name, ROOT).read_text()
         shown = {tuple(map(str.strip, line.split("|")[1:3])) for line in text.splitlines() if line.startswith("| ")}
-        assert content["claims"][name].items() <= shown
+        assert verdicts(read(paper).claims).items() <= shown

@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedrepro import lift, runs, trees
-from fedrepro.config import Stop, Watch
+from fedrepro.core import lift, trees
 from fedrepro.errors import UsageError
-from fedrepro.scoring import EVALUATION_ROWS, EVALUATION_VALUES, in_parts, norm, score
-from fedrepro.train import Training
+from fedrepro.judges.scoring import EVALUATION_ROWS, EVALUATION_VALUES, in_parts, norm, score
+from fedrepro.records.config import Stop, Watch
+from fedrepro.training import runs
+from fedrepro.training.train import Training
 
 SEEDS = (3, 5, 8)
 SHOWN = ("status", "rounds", "rejected", "armed", "curve", "metrics")  # of a lane; the rest is tensors and time
@@ -603,8 +604,8 @@ def test_a_resumed_run_reports_the_same_of_every_domain(training, domains):
     ended(second)
     for lane, resumed in zip(whole.lanes, second.lanes, strict=True):
         assert shown(resumed) == shown(lane)
-        record = runs.outcome(resumed, second.config, second.device, {})
-        assert record["entry"]["metrics"] == lane.metrics
+        began = {"started": runs.now(), "commit": None}
+        assert runs.outcome(resumed, second.config, second.device, began).seed.metrics == lane.metrics
         assert {"id_accuracy", "ood_loss", "grad_norm_75", "grad_norm_all", "grad_norm_std"} <= lane.metrics.keys()
 
 

@@ -2,8 +2,8 @@
 
 import copy
 import io
-import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +11,18 @@ import torch
 from commands import fedrepro
 from PIL import Image
 
-from fedrepro import doctor, extractors, fidelity, generators, lineage, methods, plan, runs, settings, show
-from fedrepro.config import RunConfig, Stop, Watch
+from fedrepro import methods
+from fedrepro.cli import doctor, show
+from fedrepro.core.types import Draw, Method, Phase, Task
 from fedrepro.data import Federation, sources
 from fedrepro.errors import UsageError
-from fedrepro.train import Training
-from fedrepro.types import Draw, Method, Phase
+from fedrepro.files import file_digest
+from fedrepro.judges import extractors, fidelity, generator, networks
+from fedrepro.pipeline import request
+from fedrepro.records import record as records
+from fedrepro.records.config import RunConfig, Stop, Watch
+from fedrepro.training import identity, runs
+from fedrepro.training.train import Training
 
 CPU = torch.device("cpu")
 CENTRES = torch.tensor([[-4.0, 0.0], [4.0, 0.0]])
@@ -204,14 +210,14 @@ def test_a_table_of_points_has_those_of_generator_and_clients(made):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_picture_has_the_images_in_their_places(channels):
     x = torch.rand(64, channels, 4, 5, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    png = generators.picture(x, x.shape[1:])
-    assert png == generators.picture(x, x.shape[1:])
+    png = generator.picture(x, x.shape[1:])
+    assert png == generator.picture(x, x.shape[1:])
     sheet = np.array(Image.open(io.BytesIO(png))).reshape(8 * 6 - 2, 8 * 7 - 2, channels)
     for place in (0, 7, 8, 63):
         top, left = place // 8 * 6, place % 8 * 7
         wanted = fidelity.as_bytes(x[place]).permute(1, 2, 0).numpy()
         np.testing.assert_array_equal(sheet[top : top + 4, left : left + 5], wanted)
-    empty = np.array(Image.open(io.BytesIO(generators.picture(None, x.shape[1:]))))
+    empty = np.array(Image.open(io.BytesIO(generator.picture(None, x.shape[1:]))))
     assert empty.shape[:2] == sheet.shape[:2]
     assert len(np.unique(empty)) == 1
 
@@ -232,17 +238,17 @@ def mixture(**changes):
 
 
 def execute(config, name="one", **how):
-    return runs.execute(config, runs.Place(Path("runs") / name), device="cpu", **how)
+    return runs.execute(config, records.Place(Path("runs") / name), device="cpu", **how)
 
 
 def test_a_record_of_points_has_its_samples(folder):
     record = execute(mixture(seeds=(0, 1)))
-    assert record == json.loads(Path("runs/one/record.json").read_text())
-    assert record["samples"] == runs.file_digest(Path("runs/one/samples.csv"))
-    assert "extractor" not in record
-    assert set(record["seeds"]["0"]["metrics"]) == {"modes_covered", "samples_near_modes"}
+    assert record == records.read(Path("runs/one"))
+    assert record.samples == file_digest(Path("runs/one/samples.csv"))
+    assert (record.extractor, record.identity.extractor) == ("", "")
+    assert set(record.seeds[0].metrics) == {"modes_covered", "samples_near_modes"}
     again = execute(mixture(seeds=(0, 1)), "two")
-    assert (again["samples"], again["curves"]) == (record["samples"], record["curves"])
+    assert (again.samples, again.curves) == (record.samples, record.curves)
 
 
 def test_seeds_are_kept_with_their_samples(folder, monkeypatch):
@@ -253,24 +259,24 @@ def test_seeds_are_kept_with_their_samples(folder, monkeypatch):
     assert trained == []
     more = execute(mixture(seeds=(0, 1)))
     assert trained == [(1,)]
-    assert more["samples"] == first["samples"]  # those of the first seed
+    assert more.samples == first.samples  # those of the first seed
     Path("runs/one/samples.csv").write_text("who,x1,x2\n")
-    assert execute(mixture())["samples"] == first["samples"]
+    assert execute(mixture()).samples == first.samples
     assert trained == [(1,), (0,)]
 
 
 def test_a_planned_run_keeps_no_samples_of_a_seed_that_it_has_no_more(folder):
-    place = runs.planned("toy", "one", "paper")
+    place = records.Place(Path("runs/toy/f2u/one"), "toy", "one", "paper")
     train = lambda seeds: runs.execute(mixture(seeds=seeds), place, device="cpu")  # noqa: E731
     alone = execute(mixture(seeds=(1,)), "alone")
-    assert train((0, 1))["samples"] != alone["samples"]
-    assert train((1,))["samples"] == alone["samples"]
+    assert train((0, 1)).samples != alone.samples
+    assert train((1,)).samples == alone.samples
 
 
 @pytest.fixture
 def judged(folder, monkeypatch):
     """A folder with an extractor of the digits that has seen little."""
-    monkeypatch.setitem(extractors.EPOCHS, "digits", 1)
+    monkeypatch.setitem(networks.EPOCHS, "digits", 1)
     fidelity._yardstick.cache_clear()
     done = fedrepro("extractor", "digits")
     assert (done.code, done.out) == (0, "wrote data/extractors/digits-cnn.json\n")
@@ -296,8 +302,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(judged, changes):
     with pytest.raises(runs.Interrupted):
         execute(config, "cut", watch=stop)
     cut = execute(config, "cut")
-    for key in ("samples", "curves"):
-        assert cut[key] == whole[key]
+    assert (cut.samples, cut.curves) == (whole.samples, whole.curves)
 
 
 SMALL = ("--set", "batch=4", "--set", "watch.judged=100", "--set", "rounds=2")
@@ -307,19 +312,18 @@ def test_a_gan_on_images_from_the_command_line(judged):
     done = fedrepro("train", "--method", "f2u", "--dataset", "gan-digits", *SMALL, "--out", "runs/f2u")
     assert done.code == 0, done.err
     assert "fd digits cnn" in done.out
-    record = json.loads(Path("runs/f2u/record.json").read_text())
-    assert set(record["seeds"]["0"]["metrics"]) == {"fd_digits_cnn", "fd_floor", "classes_covered"}
+    record = records.read(Path("runs/f2u"))
+    assert set(record.seeds[0].metrics) == {"fd_digits_cnn", "fd_floor", "classes_covered"}
     found = extractors.find("digits")
-    assert record["extractor"] == {"name": "digits_cnn", "sha256": found.sha256}
-    assert record["samples"] == runs.file_digest(Path("runs/f2u/samples.png"))
+    assert (record.extractor, record.identity.extractor) == ("digits_cnn", found.sha256)
+    assert record.samples == file_digest(Path("runs/f2u/samples.png"))
     picture = Image.open(io.BytesIO(Path("runs/f2u/samples.png").read_bytes()))
     assert picture.size == (8 * 30 - 2, 8 * 30 - 2)
     # With another extractor, the numbers are others.
-    config = RunConfig.model_validate(record["config"])
-    place, identity = runs.Place(Path("runs/f2u")), runs.identify(config)
-    assert identity["extractor"] == found.sha256
-    assert list(runs.kept_seeds(place, identity, None, "samples.png")) == [0]
-    assert runs.kept_seeds(place, identity | {"extractor": "other"}, None, "samples.png") == {}
+    place, wanted = records.Place(Path("runs/f2u")), identity.identity(record.config)
+    assert wanted == record.identity
+    assert list(runs.kept(place, record.config, wanted)) == [0]
+    assert runs.kept(place, record.config, wanted.model_copy(update={"extractor": "other"})) == {}
 
 
 def test_the_doctor_looks_at_extractors_and_samples(judged):
@@ -328,7 +332,7 @@ def test_the_doctor_looks_at_extractors_and_samples(judged):
     assert [finding.text for finding in doctor.records()] == ["1 whole"]
     Path("runs/one/samples.csv").write_text("who,x1,x2\n")
     extractors.paths("digits")[0].write_bytes(b"")
-    assert "does not belong to the samples.csv beside it" in next(doctor.records()).text
+    assert "samples.csv does not belong to the record beside it" in next(doctor.records()).text
     path = sources.CACHE / extractors.WEIGHTS
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"something else")
@@ -343,9 +347,9 @@ def test_without_an_extractor_it_is_said_before_the_training(folder):
 
 
 def test_generators_are_judged_less_often_by_default():
-    config, _ = settings.resolve(settings.Request(method="f2u"))
+    config, _ = request.resolve(request.Request(method="f2u"))
     assert config.watch == Watch(train_every=100, test_every=1000, step_every=100)
-    assert settings.resolve(settings.Request(method="fedavg"))[0].watch == Watch()
+    assert request.resolve(request.Request(method="fedavg"))[0].watch == Watch()
 
 
 def test_new_settings_keep_the_digests_of_earlier_runs():
@@ -356,30 +360,21 @@ def test_new_settings_keep_the_digests_of_earlier_runs():
 # What depends on what
 
 
-def test_only_methods_that_generate_depend_on_their_judge():
-    generating = {name for name in methods.REGISTRY if lineage.generates(name)}
+def test_the_methods_that_generate_say_so_in_their_rows():
+    generating = {name for name, row in methods.REGISTRY.items() if row.generates}
     assert generating == {"gan-backbone", "md-gan", "gman", "gman-0", "f2u", "f2a"}
-    own = {f"fedrepro/{name}.py" for name in ("generators", "fidelity", "extractors")}
     for name in methods.REGISTRY:
-        files = set(lineage.source_files(name))
-        assert "fedrepro/judges.py" in files
-        assert own & files == (own if name in generating else set())
+        clients = 1 if name == "gan-backbone" else 2
+        method = methods.build(name, Task((1, 28, 28), 10, (300,) * clients), {})
+        assert (method.generate is not None) == (name in generating)
 
 
-def test_a_stage_of_images_depends_on_the_extractor_of_their_source():
-    sources = plan._installed()
-    stage = plan._train("f2u-2019", "one", RunConfig(method="f2u", dataset="gan-mnist", rounds=1), sources)
-    assert stage["deps"][-2:] == ["data/manifests/mnist.json", "data/extractors/mnist-cnn.json"]
-    assert {"runs/f2u-2019/one/samples.png": {"cache": False, "persist": True}} in stage["outs"]
-    stage = plan._train("f2u-2019", "two", RunConfig(method="f2u", dataset="mixture-1d", rounds=1), sources)
-    assert not [dep for dep in stage["deps"] if "data/extractors" in dep]
-    assert "runs/f2u-2019/two/samples.csv" in [name for out in stage["outs"] for name in out]
-    plain = plan._train("p", "r", RunConfig(method="fedavg", dataset="mnist", rounds=1), sources)
-    assert [name for out in plain["outs"] for name in out] == ["runs/p/r/record.json", "runs/p/r/curves.csv"]
-    made = plan._extractor("mnist")
-    assert made["cmd"] == "fedrepro extractor mnist"
-    names = [name for out in made["outs"] for name in out]
-    assert names == ["data/extractors/mnist-cnn.safetensors", "data/extractors/mnist-cnn.json"]
+@pytest.mark.parametrize(
+    ("method", "dataset", "name"),
+    [("f2u", "gan-mnist", "samples.png"), ("f2u", "mixture-1d", "samples.csv"), ("fedavg", "mnist", "")],
+)
+def test_what_a_run_shows_is_said_by_its_method_and_its_dataset(method, dataset, name):
+    assert identity.samples(RunConfig(method=method, dataset=dataset, rounds=1)) == name
 
 
 # The table at the end of a training
@@ -388,13 +383,16 @@ def test_a_stage_of_images_depends_on_the_extractor_of_their_source():
 def test_many_metrics_are_rows():
     names = [f"angle_{angle}_accuracy" for angle in range(12)]
     metrics = [{name: 0.01 * (place + i) for place, name in enumerate(names)} for i in (1, 3)]
-    seeds = {str(i): {"status": "finished", "rounds": 9, "metrics": each} for i, each in enumerate(metrics)}
-    drawn = show.outcome({"config": {"method": "m", "dataset": "d"}, "seeds": seeds})
+
+    def outcome(metrics):
+        seeds = {i: SimpleNamespace(status="finished", rounds=9, metrics=each) for i, each in enumerate(metrics)}
+        return show.outcome(SimpleNamespace(config=mixture(), seeds=seeds))
+
+    drawn = outcome(metrics)
     cells = [[str(cell) for cell in column._cells] for column in drawn.columns]
     assert [column.header for column in drawn.columns] == ["seed", "0", "1", "mean", "spread", "n"]
     assert cells[0][:3] == ["status", "rounds", "angle 0 accuracy %"]
     assert [column[2] for column in cells] == ["angle 0 accuracy %", "1.00", "3.00", "2.00", "1.00", "2"]
     assert [column[0] for column in cells] == ["status", "finished", "finished", "", "", ""]
-    few = {seed: entry | {"metrics": dict(list(entry["metrics"].items())[:2])} for seed, entry in seeds.items()}
-    narrow = show.outcome({"config": {"method": "m", "dataset": "d"}, "seeds": few})
+    narrow = outcome([dict(list(each.items())[:2]) for each in metrics])
     assert [column.header for column in narrow.columns][:3] == ["seed", "status", "rounds"]

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrepro import trees
+from fedrepro.core import trees
 
 
 class Pair(NamedTuple):

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedrepro import optim
+from fedrepro.core import optim
+from fedrepro.core.types import Draw, Task
 from fedrepro.methods import Row
 from fedrepro.methods.federated import Recipe, family
 from fedrepro.methods.parts import average
-from fedrepro.types import Draw, Task
 
 
 @family(net="cnn")
@@ -31,4 +31,4 @@ def fedavgm(
     return Recipe(Draw(size=batch, epochs=epochs), client=optim.sgd(lr), server=server)
 
 
-row = Row(fedavgm, dataset="mnist", rounds=10)
+row = Row(fedavgm, dataset="mnist", rounds=10, optimiser="sgd")

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedrepro.core.streams import stream, torch_stream
+from fedrepro.core.types import Batch, Draw
 from fedrepro.data.augment import Augment
-from fedrepro.streams import stream, torch_stream
-from fedrepro.types import Batch, Draw
 
 
 class Feeder:

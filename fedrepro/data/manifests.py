@@ -1,19 +1,22 @@
 """Manifests: one JSON file per source in `data/manifests/`, in git, saying what the data are and where from.
 
-Runs depend on the pins in `sources/catalogue.py`, which loading verifies; manifests are their public face and are made
+Runs depend on the pins in `sources/sources.toml`, which loading verifies; manifests are their public face and are made
 of what was counted in the verified data.
 """
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from fedrepro import files
 from fedrepro.data import DATASETS, sources
 from fedrepro.data.sources import SOURCES, Raw, Source
 from fedrepro.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FOLDER = Path("data/manifests")
 
@@ -25,16 +28,27 @@ def list_datasets() -> list[dict[str, str | None]]:
     pins are said to be so.
     Nothing is read: `verify` tells whether what is present is also right.
     """
-    return [
-        {
-            "name": dataset.name,
-            "source": dataset.source,
-            "where": _where(SOURCES[dataset.source]),
-            "substitute": SOURCES[dataset.source].substitute,
-            "summary": dataset.summary,
-        }
-        for dataset in DATASETS.values()
-    ]
+    listed = []
+    for name, row in DATASETS.items():
+        source = SOURCES[row.source]
+        where = {"where": _where(source), "substitute": source.substitute}
+        listed.append({"name": name, "source": source.name, **where, "summary": row.summary})
+    return listed
+
+
+def described(name: str) -> dict[str, str]:
+    """A dataset in words: its name, its source and where that is, what it stands in for, its shape, how it is made."""
+    row = DATASETS[name]
+    source = SOURCES[row.source]
+    return {
+        "dataset": f"{name}, {row.summary}",
+        "source": f"{source.name}, {source.origin}",
+        "licence": source.licence,
+        "where": _where(source),
+        **({"results are labelled": source.substitute} if source.substitute else {}),
+        "shape of a row": " x ".join(map(str, row.shape)),
+        "doc": inspect.getdoc(getattr(row.build, "func", row.build)),
+    }
 
 
 def fetch(name: str) -> dict:
@@ -44,15 +58,14 @@ def fetch(name: str) -> dict:
     """
     source = _source(name)
     manifest = _manifest(source, sources.fetch(source))
-    files.write_json(_path(source), manifest)
+    files.write_json(FOLDER / f"{source.name}.json", manifest)
     return manifest
 
 
 def verify(name: str) -> dict:
     """Read and check a dataset's (or source's) data again, and its manifest if there is one; return the manifest."""
     source = _source(name)
-    manifest = _manifest(source, sources.read(source, sources.folder()))
-    path = _path(source)
+    manifest, path = _manifest(source, sources.read(source, sources.folder())), FOLDER / f"{source.name}.json"
     if path.exists() and path.read_bytes() != files.json_text(manifest).encode():
         raise UsageError(f"{path} does not describe these data: run `fedrepro data fetch {name}` to write it again.")
     return manifest
@@ -65,41 +78,36 @@ def there(name: str) -> bool:
 
 def fetchable(name: str) -> bool:
     """Whether `fetch` can get a source's files where they are not there."""
-    return SOURCES[name].download is not None and not sources.lent()
+    return bool(SOURCES[name].torchvision) and not sources.lent()
 
 
 def _source(name: str) -> Source:
-    if name in DATASETS:
-        return SOURCES[DATASETS[name].source]
-    if name in SOURCES:
-        return SOURCES[name]
-    raise unknown("dataset", name, {*DATASETS, *SOURCES})
-
-
-def _path(source: Source) -> Path:
-    return FOLDER / f"{source.name}.json"
+    if name not in DATASETS and name not in SOURCES:
+        raise unknown("dataset", name, {*DATASETS, *SOURCES})
+    return SOURCES[DATASETS[name].source if name in DATASETS else name]
 
 
 def _where(source: Source) -> str:
     if source.embedded:
         return "embedded" if source.files else "drawn"
-    root = sources.folder()
     present = "present" if source.pinned else "present, checksums not pinned"
-    return f"{'missing' if sources.missing(source, root) else present}: {root}"
+    return f"{present if there(source.name) else 'missing'}: {sources.folder()}"
 
 
 def _manifest(source: Source, raw: Raw) -> dict:
-    unpinned = {} if source.pinned else {"checksums": "not pinned: those of the files that were found"}
+    more = {}
+    if raw.domains:
+        counts = raw.train_groups.bincount(minlength=len(raw.domains)).tolist()
+        more["domains"] = dict(zip(raw.domains, counts, strict=True))
+    if not source.pinned:
+        more["checksums"] = "not pinned: those of the files that were found"
     return {
         "source": source.name,
-        "origin": source.origin,
-        "licence": source.licence,
-        "substitute": source.substitute,
+        **{key: getattr(source, key) for key in ("origin", "licence", "substitute")},
         "classes": raw.classes,
         "train": _counted(raw.train_x, raw.train_y, raw.classes),
         "test": _counted(raw.test_x, raw.test_y, raw.classes),
-        **({"domains": _per_domain(raw)} if raw.domains else {}),
-        **unpinned,
+        **more,
         "files": {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in sources.held(source)},
     }
 
@@ -111,7 +119,3 @@ def _counted(x: Tensor, y: Tensor, classes: int) -> dict:
         "labels": [int(y.min()), int(y.max())] if len(y) else [],
         "images_per_label": y.bincount(minlength=classes).tolist(),
     }
-
-
-def _per_domain(raw: Raw) -> dict[str, int]:
-    return dict(zip(raw.domains, raw.train_groups.bincount(minlength=len(raw.domains)).tolist(), strict=True))

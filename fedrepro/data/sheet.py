@@ -14,11 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import hsv_to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from fedrepro import files
+from fedrepro.core.streams import torch_stream
 from fedrepro.data import Federation, load
-from fedrepro.streams import torch_stream
 
 
 @dataclass(frozen=True)
@@ -40,56 +41,55 @@ BINS, DOTS = 60, 500  # of a client's points, which are more
 DPI, COLOURS = 110, 64  # of the picture, so that it stays small
 
 
-def show(name: str, out: Path, seed: int = 0, params: dict | None = None) -> Path:
+def show(name: str, out: Path, seed: int = 0, params: dict | None = None, mark: str = "") -> Path:
     """Write the sample sheet of a dataset: a panel for each of the first clients and for the test client.
 
     A panel has rows of images for each label that the client has, of the first ten, augmented as in training; its
     caption is what was measured in its data. The title says how many clients there are. Of tests by domain, those that
-    no client has seen are shown. Points are drawn in one panel, in the colours of their clients. Equal arguments give
-    equal bytes.
+    no client has seen are shown. Points are drawn in one panel, in the colours of their clients. The PNG carries `mark`
+    as the text "fedrepro". Equal arguments give equal bytes.
     """
     federation = load(name, seed, params or {})
     picture = _points if federation.x.is_floating_point() else _images
     drawn, png = io.BytesIO(), io.BytesIO()
     picture(name, seed, federation).savefig(drawn, format="png", dpi=DPI)
+    said = PngInfo()
+    said.add_text("fedrepro", mark)
     with Image.open(drawn) as image:
-        image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(png, format="png", optimize=True)
+        few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(png, format="png", optimize=True, pnginfo=said)
     return files.write_bytes(out, png.getvalue())
 
 
 def _images(name: str, seed: int, federation: Federation) -> Figure:
-    shown = min(len(federation.sizes), CLIENTS)
-    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
     x, y = federation.x.split(federation.sizes), federation.y.split(federation.sizes)
-    look = FEW if all(map(_few, y[:shown])) else MANY
+    facts, count = federation.facts, min(len(y), CLIENTS)
+    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
+    look = FEW if all(map(_few, y[:count])) else MANY
+    shown = [(f"client {k + 1}", facts["clients"][k], x[k], y[k]) for k in range(count)]
+    shown += [("test client", facts[test], *federation.tests[test]) for test in tested]
     panels = []  # title, pixels, labels
-    for k in range(shown):
-        images, had = sample(x[k], y[k], look)
-        if federation.augment:
+    for k, (who, measured, images, had) in enumerate(shown):
+        images, had = sample(images, had, look)
+        if federation.augment and k < count:
             images = federation.augment(images, torch_stream(seed, 0, k, "augment"))
-        panels.append(_pictured(f"client {k + 1}: {caption(federation.facts['clients'][k])}", images, had, look))
-    for test in tested:
-        images, had = sample(*federation.tests[test], look)
-        panels.append(_pictured(f"test client: {caption(federation.facts[test])}", images, had, look))
-    clients = f"{shown} of {len(federation.sizes)} clients" + (" and the test client" if tested else "")
-    return _arranged(f"{name}, seed {seed}: {clients}", panels, look)
+        labels = had.unique().tolist()
+        pixels = mosaic(images, had, labels, look if _few(had) else replace(look, rows=1))
+        panels.append((textwrap.fill(f"{who}: {caption(measured)}", look.letters), pixels, labels))
+    clients = f"{count} of {len(y)} clients" + (" and the test client" if tested else "")
+    return _arranged(f"{name}, seed {seed}: {clients}", panels, look.beside)
 
 
-def _pictured(title: str, images: Tensor, y: Tensor, look: Look) -> tuple[str, np.ndarray, list[int]]:
-    labels = y.unique().tolist()
-    return title, mosaic(images, y, labels, look if _few(y) else replace(look, rows=1)), labels
-
-
-def _arranged(title: str, panels: Sequence[tuple[str, np.ndarray, list[int]]], look: Look) -> Figure:
-    """The panels line by line; those of a line are as high as the highest."""
-    lines = [panels[start : start + look.beside] for start in range(0, len(panels), look.beside)]
-    high = [max(len(pixels) / pixels.shape[1] for _, pixels, _ in line) for line in lines]
-    heights = [7.5 / look.beside * each + 0.3 * look.beside for each in high]
+def _arranged(title: str, panels: Sequence[tuple[str, np.ndarray, list[int]]], beside: int) -> Figure:
+    """The panels line by line, so many beside each other; those of a line are as high as the highest."""
+    high = [len(pixels) / pixels.shape[1] for _, pixels, _ in panels]
+    lines = [max(high[start : start + beside]) for start in range(0, len(panels), beside)]
+    heights = [7.5 / beside * each + 0.3 * beside for each in lines]
     figure = Figure(figsize=(8, sum(heights) + 0.4), layout="constrained")
     figure.suptitle(title, fontsize=10)
-    axes = figure.subplots(len(lines), look.beside, squeeze=False, height_ratios=heights).flatten()
+    axes = figure.subplots(len(lines), beside, squeeze=False, height_ratios=heights).flatten()
     for axis, (said, pixels, labels) in zip(axes, panels, strict=False):
-        _panel(axis, pixels, labels, textwrap.fill(said, look.letters))
+        _panel(axis, pixels, labels, said)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     return figure
@@ -141,13 +141,12 @@ def mosaic(x: Tensor, y: Tensor, labels: Sequence[int], look: Look = FEW) -> np.
     Label after label, as many rows each as the look has; where a client has fewer images the rest stays grey.
     """
     height, width = x.shape[-2] + GAP, x.shape[-1] + GAP
-    picture = np.full((len(labels) * look.rows * height, look.columns * width, 3), 96, np.uint8)
-    for band, label in enumerate(labels):
-        for place, image in enumerate(x[y == label][: look.rows * look.columns]):
-            row, column = band * look.rows + place // look.columns, place % look.columns
-            top, left = row * height, column * width
-            picture[top : top + height - GAP, left : left + width - GAP] = rgb(image)
-    return picture
+    tiles = np.full((len(labels), look.rows * look.columns, height, width, 3), 96, np.uint8)
+    for own, label in zip(tiles, labels, strict=True):
+        for tile, image in zip(own, x[y == label], strict=False):
+            tile[:-GAP, :-GAP] = rgb(image)
+    lines = tiles.reshape(-1, look.columns, height, width, 3).swapaxes(1, 2)
+    return lines.reshape(-1, look.columns * width, 3)
 
 
 def rgb(image: Tensor) -> np.ndarray:

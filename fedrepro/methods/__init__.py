@@ -1,82 +1,124 @@
 """The registry of methods: a name, the builder of its `Method`, and what an ad hoc run of it does by default.
 
-A package adds a method by an entry point of the group `fedrepro.methods`: a builder, or a `Row`
-that has defaults for it.
+A package adds a method by an entry point of the group `fedrepro.methods`: a builder, or a `Row` that has defaults for
+it. Nothing here imports torch; the module of a builder is imported when it is used, that of a plugin when it is found.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Annotated, Any, get_origin, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from fedrepro import PLUGINS
-from fedrepro.config import Stop
+from fedrepro.core import parameters
 from fedrepro.errors import FedreproError, UsageError, unknown
-from fedrepro.methods import domains, federated, games, gans
-from fedrepro.types import Method, Task
+from fedrepro.records.config import Stop
+
+if TYPE_CHECKING:
+    from fedrepro.core.types import Method, Task
 
 
 @dataclass(frozen=True)
 class Row:
     """A method: `build(task, **hyper)`, whose keyword-only arguments are its hyper-parameters.
 
-    `dataset`, `rounds` and `stop` are the defaults of an ad hoc run.
+    builder:   `build` itself; of a method here "family.function", its module in this package and its name there
+    dataset, rounds, stop: the defaults of an ad hoc run
+    generates: whether it learns to make samples, in place of predicting classes
+    optimiser: the name of the one that local steps are made with, of a centralized method that of its steps
+    network:   the name of its network; where there are such hyper-parameters, `optimiser` and `net` decide
+    numerics:  of a plugin, as NUMERICS of the families here
     """
 
-    build: Callable[..., Method]
+    builder: str | Callable[..., Method]
     dataset: str = "colored-mnist"
     rounds: int = 500
     stop: Stop | None = None
+    generates: bool = False
+    optimiser: str = ""
+    network: str = ""
+    numerics: int = 0
+
+    @property
+    def build(self) -> Callable[..., Method]:
+        """The builder, imported if need be."""
+        if callable(self.builder):
+            return self.builder
+        family, _, name = self.builder.partition(".")
+        return getattr(import_module(f"{__name__}.{family}"), name)
+
+    @property
+    def family(self) -> str:
+        """The module of its builder."""
+        return self.build.__module__.rpartition(".")[2] if callable(self.builder) else self.builder.partition(".")[0]
 
     @property
     def summary(self) -> str:
         """The builder's first line of documentation."""
-        return (inspect.getdoc(self.build) or "").split("\n")[0]
+        if callable(self.builder):
+            return (inspect.getdoc(self.builder) or "").split("\n")[0]
+        family, _, name = self.builder.partition(".")
+        return _summaries(family)[name]
 
     @property
     def hyper(self) -> dict[str, Any]:
         """The hyper-parameters and their defaults."""
-        arguments = inspect.signature(self.build).parameters.values()
-        return {each.name: each.default for each in arguments if each.kind is each.KEYWORD_ONLY}
+        return parameters.defaults(self.build)
+
+
+@cache
+def _summaries(family: str) -> dict[str, str]:
+    """The first line of each function's documentation, read without importing the module."""
+    tree = ast.parse(Path(__file__).with_name(f"{family}.py").read_text(encoding="utf-8"))
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return {each.name: (ast.get_docstring(each) or "").split("\n")[0] for each in functions}
 
 
 # Thresholds of the code of IRM Games for two clients; planned runs find their own by a pilot.
 _F = Stop(threshold=0.60, warm_start=100)
 _V = Stop(threshold=0.55, warm_start=117)
+_GAME = {"optimiser": "adam", "network": "mlp"}
+_GAN = {"dataset": "gan-mnist", "rounds": 5000, "generates": True, "optimiser": "adam", "network": "gan"}
+
+# Family -> a number that is raised in the commit that changes the numbers of its methods.
+NUMERICS = {"federated": 1, "domains": 1, "games": 1, "gans": 1}
 
 REGISTRY: dict[str, Row] = {
-    "fedsgd": Row(federated.fedsgd, rounds=500),
-    "fedavg": Row(federated.fedavg, rounds=10),
-    "fedprox": Row(federated.fedprox, "mnist", rounds=10),
-    "scaffold": Row(federated.scaffold, "mnist", rounds=10),
-    "fedadam": Row(federated.fedadam, "mnist", rounds=10),
-    "fedyogi": Row(federated.fedyogi, "mnist", rounds=10),
-    "fedgma": Row(federated.fedgma, "fedgma-colored", rounds=20),
-    "afl": Row(domains.afl, "rotated-mnist", rounds=20),
-    "gen-afl": Row(domains.gen_afl, "rotated-mnist", rounds=20),
-    "vm": Row(domains.vm, "rotated-mnist", rounds=20),
-    "fed-irm": Row(domains.fed_irm, "rotated-mnist", rounds=10),
-    "erm": Row(domains.erm, "rotated-mnist", rounds=1000),
-    "groupdro": Row(domains.groupdro, "rotated-mnist", rounds=1000),
-    "mm-rex": Row(domains.mm_rex, "rotated-mnist", rounds=1000),
-    "v-rex": Row(domains.v_rex, "rotated-mnist", rounds=1000),
-    "irm": Row(domains.irm, "rotated-mnist", rounds=1000),
-    "f-irm": Row(games.f_irm, rounds=1000, stop=_F),
-    "v-irm": Row(games.v_irm, rounds=1000, stop=_V),
-    "f-fl-smooth": Row(games.f_fl_smooth, rounds=1000, stop=_F),
-    "v-fl-smooth-fast": Row(games.v_fl_smooth_fast, rounds=300, stop=_V),
-    "gan-backbone": Row(gans.backbone, "gan-mnist", rounds=5000),
-    "md-gan": Row(gans.md_gan, "gan-mnist", rounds=5000),
-    "gman": Row(gans.gman, "gan-mnist", rounds=5000),
-    "gman-0": Row(gans.gman_0, "gan-mnist", rounds=5000),
-    "f2u": Row(gans.f2u, "gan-mnist", rounds=5000),
-    "f2a": Row(gans.f2a, "gan-mnist", rounds=5000),
+    "fedsgd": Row("federated.fedsgd", rounds=500, optimiser="sgd"),
+    "fedavg": Row("federated.fedavg", rounds=10),
+    "fedprox": Row("federated.fedprox", "mnist", rounds=10, optimiser="sgd"),
+    "scaffold": Row("federated.scaffold", "mnist", rounds=10, optimiser="sgd"),
+    "fedadam": Row("federated.fedadam", "mnist", rounds=10, optimiser="sgd"),
+    "fedyogi": Row("federated.fedyogi", "mnist", rounds=10, optimiser="sgd"),
+    "fedgma": Row("federated.fedgma", "fedgma-colored", rounds=20, optimiser="sgd"),
+    "afl": Row("domains.afl", "rotated-mnist", rounds=20, optimiser="adam"),
+    "gen-afl": Row("domains.gen_afl", "rotated-mnist", rounds=20, optimiser="adam"),
+    "vm": Row("domains.vm", "rotated-mnist", rounds=20, optimiser="adam"),
+    "fed-irm": Row("domains.fed_irm", "rotated-mnist", rounds=10),
+    "erm": Row("domains.erm", "rotated-mnist", rounds=1000, optimiser="adam"),
+    "groupdro": Row("domains.groupdro", "rotated-mnist", rounds=1000, optimiser="adam"),
+    "mm-rex": Row("domains.mm_rex", "rotated-mnist", rounds=1000, optimiser="adam"),
+    "v-rex": Row("domains.v_rex", "rotated-mnist", rounds=1000, optimiser="adam"),
+    "irm": Row("domains.irm", "rotated-mnist", rounds=1000, optimiser="adam"),
+    "f-irm": Row("games.f_irm", rounds=1000, stop=_F, **_GAME),
+    "v-irm": Row("games.v_irm", rounds=1000, stop=_V, **_GAME),
+    "f-fl-smooth": Row("games.f_fl_smooth", rounds=1000, stop=_F, **_GAME),
+    "v-fl-smooth-fast": Row("games.v_fl_smooth_fast", rounds=300, stop=_V, **_GAME),
+    "gan-backbone": Row("gans.backbone", **_GAN),
+    "md-gan": Row("gans.md_gan", **_GAN),
+    "gman": Row("gans.gman", **_GAN),
+    "gman-0": Row("gans.gman_0", **_GAN),
+    "f2u": Row("gans.f2u", **_GAN),
+    "f2a": Row("gans.f2a", **_GAN),
 }
 
 
@@ -107,8 +149,10 @@ def discover() -> tuple[dict[str, Row], dict[str, str]]:
             continue
         if point.name in rows:
             faults[point.name] = f"{origin} is left out: the name is taken"
-        elif isinstance(found, Row) or callable(found):
-            rows[point.name] = found if isinstance(found, Row) else Row(found)
+        elif isinstance(found, Row):
+            rows[point.name] = found
+        elif callable(found):
+            rows[point.name] = Row(found, numerics=getattr(import_module(point.module), "NUMERICS", 0))
         else:
             faults[point.name] = f"{origin} is a {type(found).__name__}, not a builder of a method"
     return rows, faults
@@ -116,6 +160,8 @@ def discover() -> tuple[dict[str, Row], dict[str, str]]:
 
 def find(name: str) -> Row:
     """A method by name; UsageError with the closest name, or with the fault of the plugin that has it."""
+    if name in REGISTRY:
+        return REGISTRY[name]
     rows, faults = discover()
     if name not in rows and name in faults:
         raise UsageError(f"method {name!r} is broken: {faults[name]}.")
@@ -124,7 +170,24 @@ def find(name: str) -> Row:
     return rows[name]
 
 
-def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
+def numerics(name: str) -> int:
+    """What identifies the numbers of a method: a run whose record has another one is trained again."""
+    row = find(name)
+    return NUMERICS[row.family] if name in REGISTRY else row.numerics
+
+
+def resolved(name: str, hyper: Mapping[str, Any]) -> dict[str, Any]:
+    """All hyper-parameters with their values, defaults included, and the names of `network` and `optimiser`.
+
+    The names are the row's where no hyper-parameter decides; a plugin that does not say them has none.
+    """
+    row = find(name)
+    values = row.hyper | hyper
+    named = {"network": values.get("net", row.network), "optimiser": row.optimiser}
+    return {key: value for key, value in named.items() if value} | values
+
+
+def build(name: str, task: Task, hyper: Mapping[str, Any]) -> Method:
     """The method on a task.
 
     Raises UsageError for an unknown hyper-parameter or a value of the wrong type, FedreproError where a plugin fails.
@@ -133,6 +196,8 @@ def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
     row = find(name)
     if name in REGISTRY:
         return row.build(task, **hyper)
+    from fedrepro.core.types import Method  # torch
+
     try:
         built = row.build(task, **hyper)
     except FedreproError:
@@ -146,24 +211,12 @@ def build(name: str, task: Task, hyper: dict[str, Any]) -> Method:
     return built
 
 
-def check(name: str, hyper: dict[str, Any]) -> None:
+def check(name: str, hyper: Mapping[str, Any]) -> None:
     """Raise UsageError for an unknown method or hyper-parameter, and for a value of the wrong type."""
-    row = find(name)
     try:
-        types = get_type_hints(row.build, include_extras=True)
+        parameters.check(find(name).build, hyper, f"hyper-parameter of {name}", LIMITS)
     except (NameError, TypeError) as error:
         raise FedreproError(f"{_plugin(name)} has types that cannot be read: {error}.") from error
-    for key, value in hyper.items():
-        if key not in row.hyper:
-            raise unknown(f"hyper-parameter of {name}", key, row.hyper)
-        allowed = types.get(key, Any)
-        if get_origin(allowed) is not Annotated:
-            allowed = Annotated[allowed, LIMITS.get(key)]
-        try:
-            TypeAdapter(allowed).validate_python(value, strict=True)
-        except ValidationError as error:
-            wanted = error.errors()[0]["msg"].lower()
-            raise UsageError(f"hyper-parameter {key!r} of {name} cannot be {value!r}: {wanted}.") from error
 
 
 def _plugin(name: str) -> str:

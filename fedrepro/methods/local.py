@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value
 
-from fedrepro import trees
-from fedrepro.lift import modes, over_clients, over_steps
+from fedrepro.core import trees
+from fedrepro.core.lift import modes, over_clients, over_steps
+from fedrepro.core.optim import step
+from fedrepro.core.types import Batch, Method, Net, Phase, Report, Rule, State
 from fedrepro.methods.parts import Drift
-from fedrepro.nets import cross_entropy
-from fedrepro.optim import step
-from fedrepro.types import Batch, Net, Report, Rule, State
+from fedrepro.nets.mlp import cross_entropy
 
 Note = Literal["none", "initial", "sum", "last"]
 
@@ -38,34 +38,36 @@ class Local:
     keep: bool = False
     penalised: Callable | None = None
 
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What clients remember beside the drift's memory."""
+        return ("opt",) * self.keep + ("updates",) * (self.penalised is not None)
+
     def memory(self, params: State, clients: int) -> State:
         """What the clients remember at first [K, ...]: the drift's memory, and what else they keep beside it."""
         drift = trees.repeat(self.drift.init(params), clients) if self.drift else {}
-        more: State = {"opt": trees.repeat(self.rule.init(params), clients)} if self.keep else {}
-        more |= {"updates": torch.zeros(clients, dtype=torch.int64)} if self.penalised else {}
-        return {"drift": drift, **more} if more else drift
+        first = {"opt": trees.repeat(self.rule.init(params), clients), "updates": torch.zeros(clients).long()}
+        return {"drift": drift, **{name: first[name] for name in self.kept}} if self.kept else drift
 
     def drifts(self, memory: State) -> State:
         """The drift's part of a memory."""
-        return memory["drift"] if self.keep or self.penalised else memory
+        return memory["drift"] if self.kept else memory
 
     def train(self, params: State, memory: State, shared: State, batch: Batch) -> tuple[Report, State]:
         """Every client trains from `params`: memories [C, ...], shared (the drift's) -> (report, memories)."""
         clients, drift, own = len(batch.clients), self.drift, self.drifts(memory)
         anchor = trees.repeat(params, clients)
-        opt = memory["opt"] if self.keep else trees.repeat(self.rule.init(params), clients)
+        opt = trees.repeat(self.rule.init(params), clients)
         carry = {"params": anchor, "opt": opt, "risk": torch.zeros(clients, device=batch.live.device)}
         carry |= {"last": anchor} if self.note == "last" else {}
-        carry |= {"updates": memory["updates"]} if self.penalised else {}
+        carry |= {name: memory[name] for name in self.kept}
         fixed = {"anchor": anchor, "memory": own, "shared": trees.repeat(shared, clients)} if drift else {}
         carry = over_steps(self._advance, carry, fixed, (batch.x, batch.y), batch.live)
         delta, steps = trees.map_tree(torch.sub, carry["params"], anchor), batch.live.any(-1).sum(-1)
         if drift:
             own = over_clients(drift.close)(delta, steps, own, fixed["shared"])
-        kept = {"opt": carry["opt"]} if self.keep else {}
-        kept |= {"updates": carry["updates"]} if self.penalised else {}
         report = Report(delta, carry["risk"] / steps, self._noted(carry, anchor, delta, batch))
-        return report, {"drift": own, **kept} if kept else own
+        return report, {"drift": own, **{name: carry[name] for name in self.kept}} if self.kept else own
 
     def _advance(self, carry: State, fixed: State, x: Tensor, y: Tensor, live: Tensor) -> State:
         """One step of every client."""
@@ -88,13 +90,11 @@ class Local:
         return {"params": moved, "opt": opt, "risk": carry["risk"] + risk, **new}
 
     def _noted(self, carry: State, anchor: State, delta: State, batch: Batch) -> State:
-        notes = {
-            "none": lambda: {},
-            "initial": lambda: whole_gradient(descent(self.net), anchor, batch, self.epochs),
-            "sum": lambda: trees.map_tree(torch.neg, delta),
-            "last": lambda: carry["last"],
-        }
-        return notes[self.note]()
+        if self.note == "initial":
+            return whole_gradient(descent(self.net), anchor, batch, self.epochs)
+        if self.note == "sum":
+            return trees.map_tree(torch.neg, delta)
+        return carry["last"] if self.note == "last" else {}
 
 
 def descent(net: Net) -> Callable:
@@ -105,7 +105,6 @@ def descent(net: Net) -> Callable:
 
 def stepped(rule: Rule) -> Callable:
     """A step of stacked clients, as `Rule.together` has it, whether the optimiser brings one or not."""
-
     return over_clients(step(rule.update), own=rule.together)
 
 
@@ -147,8 +146,11 @@ def risks(net: Net, params: State, batch: Batch) -> Tensor:
     return found["sum"] / found["rows"]
 
 
-def shared_gradient(net: Net) -> Callable[[State, Tensor, Tensor], State]:
-    """`Method.gradient` of a method whose state has one model at ["server"]["params"]."""
+def one_model(net: Net, init: Callable, *phases: Phase) -> Method:
+    """The method whose state has one model at ["server"]["params"], which predicts."""
+
+    def predict(state: State, x: Tensor) -> Tensor:
+        return net.apply(state["server"]["params"], x)
 
     def gradient(state: State, x: Tensor, y: Tensor) -> State:
         params = state["server"]["params"]
@@ -156,4 +158,4 @@ def shared_gradient(net: Net) -> Callable[[State, Tensor, Tensor], State]:
         mean, _ = descent(net)(trees.repeat(params, 1), x[None], y[None], every)
         return trees.map_tree(lambda g: g[0] * len(y), mean)
 
-    return gradient
+    return Method(init, phases, predict, gradient=gradient)

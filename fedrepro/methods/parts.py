@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fedrepro import trees
-from fedrepro.types import Report, Rule, State
+from fedrepro.core import trees
+from fedrepro.core.types import Report, Rule, State
 
 Mask = Literal["none", "soft", "hard"]
 Signs = Literal["equal", "size"]
@@ -31,7 +31,7 @@ class Drift(NamedTuple):
 
 
 def proximal(mu: float, beside: float = 0.0) -> Drift:
-    """FedProx: the gradient of mu/2 |w - anchor|^2 (Li et al. 2020, Eq. 2; docs/protocol-gma-2022.md)."""
+    """FedProx: the gradient of mu/2 |w - anchor|^2 (Li et al. 2020, Eq. 2; papers/gma-2022/PROTOCOL.md)."""
 
     def pull(params: State, anchor: State, memory: State, shared: State) -> State:
         return trees.map_tree(lambda w, start: mu * (w - start), params, anchor)
@@ -112,7 +112,7 @@ def yogi_moment(v: Tensor, square: Tensor, b2: float) -> Tensor:
 
 
 def masked(server: Rule, mask: Mask, tau: float, signs: Signs) -> Rule:
-    """Gradient-masked averaging around any server rule (gma-2022, Algorithm 1; docs/protocol-gma-2022.md).
+    """Gradient-masked averaging around any server rule (gma-2022, Algorithm 1; papers/gma-2022/PROTOCOL.md).
 
     Each coordinate of the server's step is multiplied by 1 where the clients' agreement on its sign is at least tau,
     and elsewhere by the agreement (`soft`) or by 0 (`hard`). State: the rule's own, and the surviving fraction of the
@@ -156,7 +156,7 @@ def agreement(updates: State, weights: Tensor, signs: Signs = "equal") -> State:
     """How far clients agree on each coordinate's sign: |mean_k sgn(u_k)| of updates {[C, ...]}, in [0, 1].
 
     Over the clients with a weight, each with the same vote (`equal`) or with its weight (`size`). A zero abstains, and
-    a tie has agreement 0 (gma-2022, Eq. 3, with the absolute value of its first version; docs/protocol-gma-2022.md).
+    a tie has agreement 0 (gma-2022, Eq. 3, with the absolute value of its first version; papers/gma-2022/PROTOCOL.md).
     """
     votes, total = (weights, weights.sum()) if signs == "size" else ((weights > 0).float(), (weights > 0).sum())
     # Votes of 1 and one division: 7 against 3 clients are then exactly 0.4.

@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad_and_value
 
+from fedrepro.core.lift import over_clients
+from fedrepro.core.types import Net, State
 from fedrepro.errors import UsageError
-from fedrepro.lift import over_clients
 from fedrepro.methods.local import singly
-from fedrepro.nets import cross_entropy
-from fedrepro.types import Net, State
+from fedrepro.nets.mlp import cross_entropy
 
 Kind = Literal["weights", "scalar"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedrepro.types import Rule, State
+from fedrepro.core.types import Rule, State
 
 
 def equal() -> Rule:
@@ -81,7 +81,7 @@ def project(y: Tensor, alpha: float = 0.0) -> Tensor:
     """The point of {x : sum x = 1, x_i >= alpha} nearest to y [n], for alpha < 1/n (fedaug-2022, Proposition 1).
 
     With x = alpha + (1 - n alpha) z it is the projection z onto the simplex: z_i = max(y_i - theta, 0), where theta is
-    the largest of (u_1 + ... + u_j - 1) / j over the sorted u (docs/protocol-fedaug-2022.md).
+    the largest of (u_1 + ... + u_j - 1) / j over the sorted u (papers/fedaug-2022/PROTOCOL.md).
     """
     free = 1 - len(y) * alpha
     z = (y.double() - alpha) / free

@@ -6,8 +6,8 @@ from torch.func import grad
 from torch.nn.functional import cross_entropy
 
 from fedrepro import methods
+from fedrepro.core.types import Batch, Task
 from fedrepro.errors import UsageError
-from fedrepro.types import Batch, Task
 
 TASK = Task(shape=(1, 1, 2), classes=2, sizes=(3, 1))  # two clients, of three rows and of one
 X = torch.tensor([[[[0, 255]]], [[[255, 0]]]], dtype=torch.uint8)  # a row of each client, which it always draws

@@ -8,36 +8,20 @@ it is verified, and everything is verified again when it is read. Whatever is wr
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 
-from fedrepro.data.sources.catalogue import SOURCES
-from fedrepro.data.sources.downloads import SILENCE, quietly
-from fedrepro.data.sources.files import absent, digests, files_of, fingerprint, held, listed, missing, verified
-from fedrepro.data.sources.kinds import CACHE, FOLDER_VARIABLE, File, Raw, Source, folder, lent, sized
+from fedrepro import downloads
+from fedrepro.data.sources import files
+from fedrepro.data.sources.catalogue import SOURCES, File, Raw, Source
+from fedrepro.data.sources.files import digests, files_of, fingerprint, held, listed, missing
+from fedrepro.downloads import CACHE, FOLDER_VARIABLE, folder, lent
 from fedrepro.errors import UsageError
 
 __all__ = [
-    "CACHE",
-    "FOLDER_VARIABLE",
-    "SILENCE",
-    "SOURCES",
-    "File",
-    "Raw",
-    "Source",
-    "digests",
-    "fetch",
-    "files_of",
-    "fingerprint",
-    "folder",
-    "held",
-    "lent",
-    "listed",
-    "missing",
-    "quietly",
-    "raw",
-    "read",
-    "sized",
-]
+    "CACHE", "FOLDER_VARIABLE", "SOURCES", "File", "Raw", "Source", "digests", "fetch", "files_of", "fingerprint",
+    "folder", "held", "lent", "listed", "missing", "raw", "read",
+]  # fmt: skip
 
 
 def raw(source: Source) -> Raw:
@@ -47,16 +31,14 @@ def raw(source: Source) -> Raw:
 
 @lru_cache(maxsize=4)
 def _raw(source: Source, root: Path) -> Raw:
-    if source.download and missing(source, root) and not lent():
-        source.download(source, root)
-    return read(source, root)
+    return fetch(source) if missing(source, root) else read(source, root)
 
 
 def read(source: Source, root: Path) -> Raw:
     """The source's data as found under root, verified: checksums, sizes, counts and label range."""
-    if lacking := missing(source, root):
-        raise absent(source, root, lacking[0])
-    data = source.read(source, root)
+    files.require(source, root)
+    module, _, reader = source.reader.partition(".")
+    data = getattr(import_module(f"fedrepro.data.sources.{module}"), reader)(source, files.contents(source, root))
     for x, y, rows in (data.train_x, data.train_y, source.train), (data.test_x, data.test_y, source.test):
         if rows is not None and (len(x), len(y)) != (rows, rows):
             raise UsageError(f"{source.name} has {len(x):,} images and {len(y):,} labels where {rows:,} are expected.")
@@ -66,17 +48,19 @@ def read(source: Source, root: Path) -> Raw:
 
 
 def fetch(source: Source) -> Raw:
-    """The source's data, verified; missing or damaged files of the cache are downloaded (again) first."""
+    """The source's data, verified; where files of the cache are missing or damaged, all are downloaded (again)."""
     root = folder()
-    if source.download and not lent() and (missing(source, root) or _damaged(source, root)):
-        source.download(source, root)
-    return read(source, root)
-
-
-def _damaged(source: Source, root: Path) -> bool:
     try:
-        for file in source.files:
-            verified(root / file.path, file)
-    except OSError:
-        return True
-    return False
+        return read(source, root)
+    except UsageError:
+        if lent() or not source.torchvision:
+            raise
+    family = getattr(import_module("torchvision.datasets"), source.torchvision)  # slow to import, and seldom needed
+    pins = {file.path: file for file in source.files}
+    if hasattr(family, "mirrors"):
+        addresses = {path: [f"{mirror}{Path(path).name}.gz" for mirror in family.mirrors] for path in pins}
+    else:
+        addresses = {path: [family.url] for path in pins}
+    check, what = lambda path, found: files.check(path, found, pins[path]), f"{source.name} is not in {root} and"
+    downloads.download(root, addresses, check, what, files.elsewhere(source))
+    return read(source, root)

@@ -1,60 +1,56 @@
-"""Verified files to images and labels, by layout."""
+"""Readers: the verified files of a source as images and labels, by layout; those of pictures have files of their own.
+
+A reader is a function (source, (path, bytes) of each file) -> Raw.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
+import io
+import pickle
+import tarfile
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 
-from fedrepro.data import femnist, images, pictures
-from fedrepro.data.sources.files import elsewhere, files_of, sha256, verified
-from fedrepro.data.sources.kinds import Raw, Source, lent
+from fedrepro.core.streams import stream
+from fedrepro.data.sources.catalogue import Raw, Source
+from fedrepro.data.sources.files import sha256
 from fedrepro.errors import UsageError
-from fedrepro.streams import stream
 
-
-def read_idx(source: Source, root: Path) -> Raw:
-    """Four IDX files."""
-    train_x, train_y, test_x, test_y = map(images.idx, contents(source, root))
-    return Raw(train_x, train_y.long(), test_x, test_y.long(), source.classes)
-
-
-def read_cifar10(source: Source, root: Path) -> Raw:
-    """The archive; nothing is unpickled but what is pinned."""
-    (content,) = contents(source, root)
-    return Raw(*images.cifar10(content), source.classes)
-
-
-def read_parquet(source: Source, root: Path) -> Raw:
-    """Two parquet files, train and test, in the Hugging Face layout: image bytes and labels."""
-    (train_x, train_y), (test_x, test_y) = map(images.parquet, contents(source, root))
-    return Raw(train_x, train_y, test_x, test_y, source.classes)
-
-
-def read_femnist(source: Source, root: Path) -> Raw:
-    contents = found(source, root)
-    (train_x, train_y, train_groups), (test_x, test_y, test_groups) = femnist.decode(contents)
-    return Raw(train_x, train_y, test_x, test_y, source.classes, train_groups, test_groups)
-
-
-def read_pictures(source: Source, root: Path) -> Raw:
-    x, y, domains = pictures.decode(found(source, root), source.domains, source.classes, source.size)
-    return Raw(x, y, x[:0], y[:0], source.classes, train_groups=domains, domains=source.domains)
-
+Files = Iterable[tuple[str, np.ndarray]]
 
 DIGITS_TRAIN = 1500  # of 1,797, so that 2, 3, 5 and 10 clients get equal sizes
 
 
-def read_digits(source: Source, root: Path) -> Raw:
+def idx(source: Source, files: Files) -> Raw:
+    """Four IDX files: two zero bytes, type, rank, big-endian sizes, then uint8 [N, H, W] or [N]."""
+    arrays = []
+    for _, data in files:
+        start = 4 + 4 * int(data[3])
+        arrays.append(data[start:].reshape(data[4:start].view(">i4")))
+    return _split(source, *arrays)
+
+
+def cifar10(source: Source, files: Files) -> Raw:
+    """The archive, in memory: nothing is unpacked, and nothing unpickled but what is pinned."""
+    ((_, content),) = files
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        members = sorted((member for member in archive if "_batch" in member.name), key=lambda member: member.name)
+        batches = [pickle.load(archive.extractfile(member), encoding="bytes") for member in members]
+    x = np.concatenate([batch[b"data"] for batch in batches]).reshape(-1, 3, 32, 32)
+    y = np.concatenate([batch[b"labels"] for batch in batches])
+    train = len(y) - len(batches[-1][b"labels"])  # the test batch is the last by name
+    return _split(source, x[:train], y[:train], x[train:], y[train:])
+
+
+def digits(source: Source, files: Files) -> Raw:
     """8x8 digits upsampled to 28x28 and split by a fixed permutation; the result is what is hashed."""
     from sklearn.datasets import load_digits  # slow to import, and needed only here
 
     embedded = load_digits()
     order = stream(0, purpose="digits split").permutation(len(embedded.target))
-    x, y = images.upsample(embedded.images.astype(np.int64))[order], embedded.target.astype(np.uint8)[order]
+    x, y = upsample(embedded.images.astype(np.int64))[order], embedded.target.astype(np.uint8)[order]
     arrays = x[:DIGITS_TRAIN], y[:DIGITS_TRAIN], x[DIGITS_TRAIN:], y[DIGITS_TRAIN:]
     for array, file in zip(arrays, source.files, strict=True):
         if sha256(array) != file.sha256:
@@ -62,26 +58,30 @@ def read_digits(source: Source, root: Path) -> Raw:
                 f"{file.path}, made from the installed scikit-learn, has the wrong checksum: "
                 "install the versions of requirements.lock."
             )
+    return _split(source, *arrays)
+
+
+def nothing(source: Source, files: Files) -> Raw:
+    """No rows: what is drawn needs none."""
+    return _split(source, *[np.empty(0, np.uint8)] * 4)
+
+
+def _split(source: Source, *arrays: np.ndarray) -> Raw:
+    """Raw data of the images and labels of the training and of the test split."""
     train_x, train_y, test_x, test_y = map(torch.from_numpy, arrays)
     return Raw(train_x, train_y.long(), test_x, test_y.long(), source.classes)
 
 
-def nothing(source: Source, root: Path) -> Raw:
-    x = torch.empty(0, dtype=torch.uint8)
-    return Raw(x, x.long(), x, x.long(), source.classes)
+def upsample(images: np.ndarray) -> np.ndarray:
+    """Integers 0..16 [N, 8, 8] to uint8 0..255 [N, 28, 28], bilinear, edges repeated.
 
-
-def contents(source: Source, root: Path) -> Iterator[np.ndarray]:
-    """The verified bytes of each file. UsageError where they are not what was pinned."""
-    try:
-        for file in source.files:
-            yield verified(root / file.path, file)
-    except OSError as error:
-        mend = "put the original there" if lent() else f"run `fedrepro data fetch {source.name}`"
-        raise UsageError(f"{error}: {mend}, {elsewhere(source)}.") from error
-
-
-def found(source: Source, root: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Path and content of each file; where there are no pins, each must be what it was when it was found."""
-    found = replace(source, files=files_of(source, root))
-    return zip([file.path for file in found.files], contents(found, root), strict=True)
+    Exact integer arithmetic, since the result is hashed: the centre of output pixel i lies at input coordinate
+    (i + 1/2) 8/28 - 1/2 = (4i - 5)/14, so all weights are multiples of 1/14.
+    """
+    place = np.clip(4 * np.arange(28) - 5, 0, 7 * 14)
+    left = np.minimum(place // 14, 6)
+    weights = np.zeros((28, 8), np.int64)
+    weights[np.arange(28), left] = 14 * (left + 1) - place
+    weights[np.arange(28), left + 1] = place - 14 * left
+    full = 16 * 14 * 14
+    return ((255 * (weights @ images @ weights.T) + full // 2) // full).astype(np.uint8)

@@ -1,0 +1,270 @@
+"""The command line: commands parse, call one function and print. Slow imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedrepro import __version__
+from fedrepro.cli import listings
+from fedrepro.cli.options import (
+    AsJson,
+    Budget,
+    Dataset,
+    Device,
+    Folder,
+    Method,
+    Mode,
+    OnePaper,
+    Paper,
+    Precision,
+    Run,
+    Seeds,
+    Sets,
+    console,
+    papers,
+)
+from fedrepro.errors import FedreproError, Interrupted
+
+TRACEBACK = "FEDREPRO_TRACEBACK"
+
+app = typer.Typer(
+    help="Rebuilds the experiments of federated-learning papers, each number beside the published one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # else the line ends of docstrings are kept
+)
+app.add_typer(listings.data, name="data")
+app.add_typer(listings.show, name="show")
+
+
+@app.callback(invoke_without_command=True)
+def version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Rebuilds the experiments of federated-learning papers, each number beside the published one."""
+    if version:
+        typer.echo(f"fedrepro {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    method: Method = None,
+    dataset: Dataset = None,
+    paper: Paper = None,
+    run: Run = None,
+    budget: Budget = None,
+    seeds: Seeds = None,
+    sets: Sets = None,
+    device: Device = "auto",
+    precision: Precision = None,
+    mode: Mode = "auto",
+    out: Folder = None,
+) -> None:
+    """Train one run: `--method M` with sensible defaults, or a planned one with `--paper P --run R`.
+
+    A run that was interrupted goes on from its last checkpoint. Seeds that are recorded already are kept where
+    settings, data and numerics are the same; else all are trained again, and the new record takes the old one's place.
+    A planned run with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out.
+    """
+    from fedrepro.cli import progress, show
+    from fedrepro.core import lift
+    from fedrepro.pipeline import request
+    from fedrepro.pipeline.run import title
+    from fedrepro.training import runs
+
+    asked = request.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out)
+    config, place = request.resolve(asked)
+    with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
+        record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
+    console().print(show.outcome(record))
+    typer.echo(f"record: {place.folder / 'record.json'}")
+    request.enforce(record)
+
+
+@app.command()
+def run(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all without one.", show_default=False)
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="Only the runs by one method.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be trained, and train nothing.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Train the planned runs that have no current record, one after another; the others are kept as they are.
+
+    A record is current where settings, data and numerics are those of now. A stage of `dvc repro` for each paper and
+    method calls this command.
+    """
+    from fedrepro.pipeline import run as pipeline
+    from fedrepro.records import paths
+
+    chosen = [paper for name in names or [None] for paper in papers(name)]
+    planned = pipeline.planned(chosen, method)
+    pending = [each for each in planned if not each.recorded]
+    typer.echo(f"{len(planned)} runs planned, {len(planned) - len(pending)} recorded, {len(pending)} to train")
+    if dry_run:
+        typer.echo("".join(f"{each.command}\n" for each in pending), nl=False)
+        return
+    for paper in chosen if method else ():  # a stage's out must be there, even if this budget has no run by the method
+        paths.runs(paper.name, method).mkdir(parents=True, exist_ok=True)
+    if pending:
+        from fedrepro.cli import progress
+
+        pipeline.train(pending, lambda each: progress.shown(each.title, console(stderr=True)), device)
+
+
+@app.command()
+def tune(
+    paper: Annotated[str, typer.Option(help="A paper: `fedrepro show papers` lists them.")],
+    run: Annotated[str, typer.Option(help="A planned run whose spec leaves a threshold or hyper-parameters open.")],
+    device: Device = "auto",
+) -> None:
+    """Find what the spec leaves open of a planned run, on a seed that no table reports.
+
+    Where it says `threshold = "pilot"`, a pilot trains without stopping and looks at the training accuracy alone; where
+    a hyper-parameter says "search", every point of a grid is trained for some rounds and scored on validation data.
+    What is found is entered in papers/PAPER/tuned.json, for all runs that share it. Points of a search that are trained
+    already are kept.
+    """
+    from fedrepro.cli import progress
+    from fedrepro.pipeline import tune
+
+    named, found = tune.tune(paper, run, lambda title: progress.shown(title, console(stderr=True)), device=device)
+    typer.echo(f"{named}: {tune.words(found)}")
+
+
+@app.command()
+def extractor(
+    name: Annotated[str, typer.Argument(help="A source of images (`fedrepro data list` lists them), or inception.")],
+) -> None:
+    """Train the small network that judges the images which a GAN generates, on a source's real ones.
+
+    It goes to data/extractors/. A GAN on a dataset of that source needs it, unless the weights of the papers' FID are
+    at hand, which the name inception downloads into data/cache/; `fedrepro show methods` lists the GANs.
+    """
+    from fedrepro.judges import networks
+
+    typer.echo(f"wrote {networks.make(name, lambda line: typer.echo(line, err=True))}")
+
+
+@app.command()
+def evaluate(paper: OnePaper = None) -> None:
+    """Read the records of the papers into frames: every number, every point of a figure, every comparison of a claim.
+
+    They are reports/PAPER/cells.csv, points.csv and claims.csv. With them go metrics.json, the counts,
+    and compared.csv, the numbers that are compared with published ones.
+    """
+    from fedrepro.results import evaluate
+
+    for each in papers(paper):
+        for path in evaluate.write(each, evaluate.evaluate(each)):
+            typer.echo(f"wrote {path}")
+
+
+@app.command()
+def report(
+    paper: OnePaper = None,
+    overview: Annotated[bool, typer.Option("--overview", help="Only reports/summary.md, the counts.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Render what `evaluate` wrote: tables, figures, claims and a summary of each paper, or of one, which is named.
+
+    Tables are .csv, .md and .tex, claims and summary .md, in reports/PAPER/rendered/; figures are .svg, in
+    reports/PAPER/figures/. Without a paper reports/ gets summary.md, the counts of all, and index.html, a page that
+    shows everything.
+    """
+    from fedrepro.errors import UsageError
+    from fedrepro.report import write
+
+    if sum(map(bool, (paper, overview, show))) > 1:
+        raise UsageError("give one of PAPER, --overview and --open: the page is of all papers.")
+    made = write.render(*papers(paper)) if paper else write.render_all()
+    for path in [write.overview(papers())] if overview else made:
+        typer.echo(f"wrote {path}")
+    if show:
+        write.browse(path)
+
+
+@app.command()
+def check(
+    paper: OnePaper = None,
+    as_json: AsJson = False,
+    every: Annotated[bool, typer.Option("--all", help="A row for each cell, where cells would share one.")] = False,
+) -> None:
+    """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared.
+
+    The records are evaluated afresh, and must give the frames that `evaluate` wrote. Nothing is written.
+    """
+    from fedrepro.files import json_text
+    from fedrepro.report import verdict
+    from fedrepro.results import check
+
+    found = check.check(papers(paper))
+    if as_json:
+        typer.echo(json_text(found.as_json()), nl=False)
+    else:
+        console().print(verdict.show(found, every))
+    found.enforce()
+
+
+@app.command()
+def bench(
+    workload: Annotated[str, typer.Argument(help="W1, W2, W3 or W4: benchmarks/README.md says what they are.")],
+    folder: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The folder of MNIST/raw, else FEDREPRO_DATA_DIR's.")
+    ] = None,
+    precision: Precision = "fp32",
+    device: Device = "auto",
+    mode: Mode = "auto",
+) -> None:
+    """Time one of the workloads by which the engine is measured; prints one line of JSON.
+
+    `round_s` has the seconds of each round: the broadcast, local training, aggregation and the test on all images.
+    """
+    from fedrepro.core import lift
+    from fedrepro.errors import UsageError
+
+    if not Path("benchmarks/bench.py").exists():
+        raise UsageError("there is no benchmarks/bench.py here: change to the folder of the project.")
+    sys.path.insert(0, "benchmarks")
+    import bench
+
+    work = bench.find(workload)
+    if folder is not None:
+        bench.lend(work, folder)
+    with lift.asked(mode):
+        typer.echo(json.dumps(bench.run(work, precision=precision, device=device)))
+
+
+@app.command()
+def doctor() -> None:
+    """Look at environment, data, planned runs, checkpoints and records: what is wrong and how to mend it."""
+    from fedrepro.cli import doctor
+
+    findings = doctor.examine()
+    console().print(doctor.show(findings))
+    doctor.enforce(findings)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: whatever goes wrong is one line on standard error and an exit code, never a traceback."""
+    try:
+        app(arguments)
+    except FedreproError as error:
+        _fail(str(error) if isinstance(error, Interrupted) else f"error: {error}", error.exit_code)
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        _fail(f"internal error: {reason}; run it again with {TRACEBACK}=1 for the details", 1)
+
+
+def _fail(line: str, code: int) -> None:
+    print(line, file=sys.stderr)
+    sys.exit(code)

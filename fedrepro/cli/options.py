@@ -1,0 +1,64 @@
+"""What the commands have in common: their options, the consoles that they print to, the papers that they are about."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from fedrepro.papers.paper import Paper as Loaded
+
+Method = Annotated[str | None, typer.Option(help="A method: `fedrepro show methods` lists them.")]
+Dataset = Annotated[
+    str | None, typer.Option(help="A dataset, in place of the method's own: `fedrepro data list` lists them.")
+]
+Paper = Annotated[str | None, typer.Option(help="A paper: `fedrepro show papers` lists them.")]
+Run = Annotated[str | None, typer.Option(help="A planned run of the paper: `fedrepro show runs` lists them.")]
+Budget = Annotated[str | None, typer.Option(help="Another budget of the paper: `fedrepro show papers` lists them.")]
+Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2; they train together.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting, such as rounds=50, lr=0.001, n=3 or stop.threshold=0.6, each with a --set of its own: "
+        "`fedrepro show method NAME` and `fedrepro show dataset NAME` list them.",
+    ),
+]
+DataSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting of the dataset, such as n=3 or p=[0.3,0.1]: `fedrepro show dataset NAME` lists them.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto is cuda where there is one.")]
+Precision = Annotated[str | None, typer.Option(help="fp32 or bf16, of the products in training.")]
+Mode = Annotated[
+    str,
+    typer.Option(help="How clients and seeds run: auto, vmap, loop, or how many are batched; no draw depends on it."),
+]
+Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A folder of its own for the record.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
+OnePaper = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.", show_default=False)]
+Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]
+
+
+def papers(name: str | None = None) -> list[Loaded]:
+    """The paper of that name, or all."""
+    from fedrepro.papers.load import load_paper, load_papers
+
+    return [load_paper(name)] if name else load_papers()
+
+
+def console(stderr: bool = False) -> Console:
+    """For results, or for progress on standard error: wide where it is no terminal, so that nothing is cut."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 160
+    return Console(stderr=stderr, width=width, markup=False, highlight=False)

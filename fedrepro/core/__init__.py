@@ -1,0 +1,1 @@
+"""What everything stands on: types, trees of tensors, vectorising, random streams, optimisers, precision."""

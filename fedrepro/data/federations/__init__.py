@@ -1,0 +1,1 @@
+"""Federations: each a pure function of (raw data, seed, parameters)."""

@@ -1,0 +1,68 @@
+"""Downloads: the folder that files are read from, and how those that are missing come into the cache, verified."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from fedrepro.errors import UsageError
+from fedrepro.files import write_bytes
+
+FOLDER_VARIABLE = "FEDREPRO_DATA_DIR"
+CACHE = Path("data/cache")
+SILENCE = 5.0  # seconds without an answer from a server before it is given up
+FAILURES = (OSError, EOFError, zlib.error, HTTPException)
+
+
+def folder() -> Path:
+    """The folder that files of data and weights are read from."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or CACHE).expanduser().absolute()
+
+
+def lent() -> bool:
+    """Whether that folder is the user's own, which is never written to."""
+    return bool(os.environ.get(FOLDER_VARIABLE))
+
+
+def download(
+    root: Path, addresses: Mapping[str, Sequence[str]], check: Callable[[str, bytes], object], what: str, advice: str
+) -> None:
+    """Download files, check all of them, and only then write them under root: a failure leaves nothing.
+
+    addresses: path under root -> the URLs of the file, of which the first good one counts; gzip is unpacked, unless it
+    is the file itself. check: raises an OSError for a path and a content that is not the right one. Raises UsageError,
+    which says that `what` could not be downloaded, and the `advice`.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        contents = {path: _content(path, urls, check) for path, urls in addresses.items()}
+    except FAILURES as error:
+        *_, reason = type(error).__name__, *str(error).strip().splitlines()
+        raise UsageError(f"{what} could not be downloaded ({reason.strip('<>')}): {advice}.") from error
+    for path, content in contents.items():
+        write_bytes(root / path, content)
+
+
+def _content(path: str, urls: Sequence[str], check: Callable[[str, bytes], object]) -> bytes:
+    for number, url in enumerate(urls, 1):
+        try:
+            with urlopen(Request(url, headers={"User-Agent": "fedrepro"}), timeout=SILENCE) as answer:
+                content = answer.read()
+            content = gzip.decompress(content) if url.endswith(".gz") and not path.endswith(".gz") else content
+            check(path, content)
+            return content
+        except FAILURES:
+            if number == len(urls):
+                raise
+
+
+def check_named(path: str | Path, content: bytes) -> None:
+    """Raise OSError unless the sha256 of the content begins as the file's name ends, as in name-5c106cde.pth."""
+    if not hashlib.sha256(content).hexdigest().startswith(Path(path).stem.rpartition("-")[2]):
+        raise OSError(f"{path} has the wrong checksum")

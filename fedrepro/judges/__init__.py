@@ -1,0 +1,1 @@
+"""Judges of trained models: classifiers by their scores, generators by their samples."""

@@ -1,0 +1,72 @@
+"""The judge of a seed's model: a classifier is tested by accuracy and loss on the test sets.
+
+A judge has `tests`, for the curves, and `metrics`, for the record. That of a method which generates is in
+`generator.py`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedrepro.core.types import Method, State
+from fedrepro.data import Federation
+from fedrepro.judges.scoring import in_parts, norm, score
+
+
+class Judge(Protocol):
+    """State is that of one seed."""
+
+    def tests(self, method: Method, state: State) -> dict[str, float]:
+        """The values of the test curves; one that is not finite says that training diverged."""
+
+    def metrics(self, method: Method, state: State, tested: dict[str, float] | None = None) -> dict[str, float]:
+        """The values that are reported; `tested`: those of `tests`, where they are known already."""
+
+    def samples(self, method: Method, state: State | None) -> bytes | None:
+        """The file with samples of a generator, as it is; None of a classifier."""
+
+
+class Classified:
+    """The judge of a method that predicts; `grad_norm` as in `config.Watch`."""
+
+    def __init__(self, data: Federation, device: torch.device, grad_norm: bool):
+        self.data, self.device, self.grad_norm = data, device, grad_norm
+
+    def tests(self, method: Method, state: State) -> dict[str, float]:
+        """Accuracy and loss on every test set, and their plain means over the sets of each group."""
+        metrics = {}
+        for name, (x, y) in self.data.tests.items():
+            metrics[f"{name}_accuracy"], metrics[f"{name}_loss"] = self._score(method, state, x, y)
+        for group, names in self.data.groups.items():
+            for what in ("accuracy", "loss"):
+                metrics[f"{group}_{what}"] = statistics.fmean(metrics[f"{name}_{what}"] for name in names)
+        return metrics
+
+    def metrics(self, method: Method, state: State, tested: dict[str, float] | None = None) -> dict[str, float]:
+        """Accuracy and loss on all clients' training rows pooled, and whatever tests show."""
+        accuracy, loss = self._score(method, state, self.data.x, self.data.y)
+        tested = self.tests(method, state) if tested is None else tested
+        metrics = {"train_accuracy": accuracy, "train_loss": loss, **tested}
+        return metrics | (self._grad_norms(method, state) if self.grad_norm else {})
+
+    def samples(self, method: Method, state: State | None) -> None:
+        """There are none."""
+
+    def _grad_norms(self, method: Method, state: State) -> dict[str, float]:
+        """Norms of the gradient of the mean cross entropy on every test set (fedaug-2022, B.3).
+
+        Their mean is `grad_norm_all`, their sample standard deviation (ddof 1), where there are two, `grad_norm_std`.
+        """
+        gradient = lambda x, y: method.gradient(state, x.to(self.device), y.to(self.device))  # noqa: E731
+        norms = {f"grad_norm_{name}": norm(gradient, x, y) for name, (x, y) in self.data.tests.items()}
+        found = list(norms.values())
+        spread = {"grad_norm_std": statistics.stdev(found)} if len(found) > 1 else {}
+        return norms | {"grad_norm_all": statistics.fmean(found)} | spread
+
+    def _score(self, method: Method, state: State, x: Tensor, y: Tensor) -> tuple[float, float]:
+        logits = in_parts(lambda part: method.predict(state, part.to(self.device)), x)
+        return score(logits, y.to(self.device))

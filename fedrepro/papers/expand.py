@@ -1,0 +1,134 @@
+"""A cell as a run: its name, its configuration, and the study that finds what the spec leaves open of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fedrepro.errors import UsageError
+from fedrepro.papers.schema.cells import FIXED, Point, matches
+from fedrepro.papers.schema.spec import Spec
+from fedrepro.papers.schema.tuning import Pilot, Search, Tuned, unset
+from fedrepro.records.config import RunConfig, first_fault
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A pilot or a search by the run that it is named after; `config` is that run before it.
+
+    Several runs may share a search.
+    """
+
+    run: str
+    rule: Pilot | Search
+    config: RunConfig
+
+    @property
+    def points(self) -> dict[str, RunConfig]:
+        """What is trained: the points of a search by their names, or a pilot, whose name is empty."""
+        return self.rule.points(self.config)
+
+    def digest(self) -> str:
+        """sha256 of everything that the result depends on."""
+        return self.rule.digest(self.config)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A run before its study: without a stopping rule where a pilot has to find it, with OPEN hyper-parameters."""
+
+    config: RunConfig
+    study: Study | None = None
+
+
+def run_name(spec: Spec, point: Point) -> str:
+    """The name of the run of a cell: what the values of its axes add to it, dataset and method first."""
+    names = (value.get("run", point[axis]) for axis, value in _values(spec, point))
+    return "-".join(filter(None, map(_slug, names)))
+
+
+def settings(spec: Spec, point: Point, budget: str) -> dict[str, Any]:
+    """Merge defaults, the values of the axes, the rules of the budget `paper` and those of the budget in use."""
+    values = [value for _, value in _values(spec, point)]
+    budgets = [spec.budgets[name] for name in dict.fromkeys(("paper", budget))]
+    rules = [rule.settings for each in budgets for rule in each.rules if matches(rule.when, point)]
+    return reduce(_merge, [*values, *rules], spec.defaults)
+
+
+def draft(spec: Spec, point: Point, budget: str) -> Draft:
+    """The run of a cell before its study. Raises UsageError, naming the run, where its settings are wrong."""
+    run, (config, pilot) = run_name(spec, point), _config(spec, point, budget)
+    if not unset(config):
+        return Draft(config, Study(run, pilot, config) if pilot else None)
+    if pilot:
+        raise UsageError(f"{run}: a run cannot have both a pilot and a search: give its threshold or what it searches.")
+    base = point | {axis: value for axis, value in spec.search.get("base", {}).items() if axis in point}
+    study = _search(spec, base, budget)
+    if strange := [key for key in unset(config) if key not in unset(study.config)]:
+        raise UsageError(f"{run}: its search is that of {study.run}, which does not search {strange[0]!r}.")
+    return Draft(config, study)
+
+
+def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned]) -> RunConfig:
+    """The run with what its study found. Raises UsageError where that is missing, or had other settings."""
+    if draft.study is None:
+        return draft.config
+    study, rule = draft.study, draft.study.rule
+    found, command = tuned.get(study.run), f"`fedrepro tune --paper {paper} --run {study.run}`"
+    if found is None:
+        what = " and ".join(rule.open(draft.config))
+        raise UsageError(f"run {run!r} of {paper} has no {what} yet: find it with {command}.")
+    if (found.kind, found.config_digest) != (rule.kind, study.digest()):
+        raise UsageError(f"the {rule.kind} of run {run!r} of {paper} had other settings: repeat it with {command}.")
+    return rule.settled(draft.config, found)
+
+
+def _config(spec: Spec, point: Point, budget: str) -> tuple[RunConfig, Pilot | None]:
+    """The settings of a cell as a configuration, with the pilot that its stopping rule asks for, if it asks for one."""
+    run, merged = run_name(spec, point), settings(spec, point, budget)
+    fields = {key: value for key, value in merged.items() if key not in ("run", "pilot", "search")}
+    stop = merged.get("stop", {})
+    if stop.get("threshold") != "pilot":
+        return _model(RunConfig, fields, run), None
+    pilot = merged.get("pilot", {}) | {"rule": stop | {"threshold": 0}}
+    return _model(RunConfig, fields | {"stop": None}, run), _model(Pilot, pilot, run)
+
+
+def _search(spec: Spec, base: Point, budget: str) -> Study:
+    """The search that is named after the run of a cell."""
+    run, (config, _) = run_name(spec, base), _config(spec, base, budget)
+    rule = _model(Search, settings(spec, base, budget).get("search", {}), run, "search.")
+    if empty := [key for key in unset(config) if not rule.grid.get(key)]:
+        raise UsageError(f"{run}: search.grid has no values for {empty[0]!r}.")
+    return Study(run, rule, config)
+
+
+def _model(kind: type[Read], fields: dict[str, Any], run: str, place: str = "") -> Read:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(f"{run}: {place}{first_fault(error)}") from error
+
+
+def _values(spec: Spec, point: Point) -> list[tuple[str, dict[str, Any]]]:
+    """The settings of a cell's values, in the order in which they merge and make up the run's name."""
+    return [(axis, spec.axes[axis][point[axis]]) for axis in dict.fromkeys((*FIXED, *point)) if axis in point]
+
+
+@cache
+def _slug(value: str) -> str:
+    """A value as part of a run's name: the name of a folder takes letters, digits and dashes."""
+    return "-".join(re.findall(r"[a-z0-9]+", value.lower()))
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables merge key by key, everything else is replaced."""
+    nested = {key for key, value in above.items() if isinstance(value, dict) and isinstance(below.get(key), dict)}
+    return {**below, **above, **{key: _merge(below[key], above[key]) for key in nested}}

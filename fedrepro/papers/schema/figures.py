@@ -1,0 +1,113 @@
+"""Figures and sample sheets: what is shown where."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from fedrepro.papers.schema.cells import (
+    FIXED,
+    Axes,
+    Block,
+    Cells,
+    Kinded,
+    Point,
+    Remark,
+    needs,
+    once,
+    place,
+    points,
+    values,
+    words,
+)
+from fedrepro.papers.schema.quantities import Quantity
+from fedrepro.records.config import Strict
+
+LEVELS = ("rounds", "final", "last", "median")  # the quantities of a figure
+
+
+class Spot(NamedTuple):
+    """Where a figure shows a cell: the name of its line and, where a cell is one point of it, its place `x`."""
+
+    line: str
+    x: str
+    cell: Point
+
+
+class Figure(Kinded):
+    """A figure by its kind; `not_run`: why some of its cells, or all, are not run at a budget or at any.
+
+    curves: metrics over rounds, a panel for each of `metrics` (of curves.csv), a line for each cell, to round `until`.
+    levels: a quantity over the values of `x` in their order, a line for each value of `lines`; `x` may be several axes,
+    whose values make up one place. `panels`: further metrics, reduced likewise, each in a panel of its own. `grid`:
+    axes of the runs behind one point, which is of all of them.
+    samples, mixtures: what runs ended with, a panel for each cell, the values of `lines` beside, of `x` below another:
+    grids of generated images, or generated points over those of the clients.
+    """
+
+    KEYS: ClassVar[dict[str, str]] = {
+        **{"curves": "metrics [until]", "levels": "x lines [quantity] [panels] [grid]"},
+        **dict.fromkeys(("samples", "mixtures"), "x lines"),
+    }
+    title: str
+    cells: Cells = Field(min_length=1)
+    not_run: tuple[Remark, ...] = ()
+    metrics: tuple[str, ...] = Field(default=(), min_length=1)
+    until: int | None = Field(default=None, ge=1)
+    x: Axes = ()
+    lines: Axes = ()
+    quantity: Quantity = Quantity(kind="rounds")
+    panels: tuple[str, ...] = ()
+    grid: Block = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.quantity.kind not in LEVELS:
+            raise ValueError(f"its quantity cannot be {self.quantity.kind!r}: take {', '.join(LEVELS)}")
+        if self.panels and not self.quantity.metric:
+            raise ValueError("`panels` are metrics, and its quantity is none: give the figure a `quantity`")
+        once(self.cells, self.grid, "`grid`")
+        needs(self.cells, (*FIXED, *values(self.x), *values(self.lines)))
+        spots = [(spot.line, spot.x, *(spot.cell[axis] for axis in self.grid)) for spot in self.spots()]
+        if twice := [spot for spot in spots if spots.count(spot) > 1]:
+            raise ValueError(f"two cells are at {', '.join(filter(None, twice[0][:2]))!r}: leave one out")
+        return self
+
+    @property
+    def gallery(self) -> str:
+        """The file of a run's samples that it shows; empty where it draws lines."""
+        return {"samples": "samples.png", "mixtures": "samples.csv"}.get(self.kind, "")
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """What levels are of, panel by panel."""
+        return [self.quantity, *(self.quantity.model_copy(update={"metric": metric}) for metric in self.panels)]
+
+    def spots(self) -> list[Spot]:
+        """Its cells, of levels line after line; one of curves is named by its method and what else tells it apart."""
+        cells = points(self.cells, self.grid)
+        if self.kind == "curves":
+            axes = dict.fromkeys(axis for cell in cells for axis in cell)
+            telling = ["method", *(a for a in axes if a != "method" and len({cell.get(a) for cell in cells}) > 1)]
+            return [Spot(words({axis: cell[axis] for axis in telling if axis in cell}), "", cell) for cell in cells]
+        found = [Spot(place(cell, self.lines), place(cell, self.x), cell) for cell in cells]
+        order = list(dict.fromkeys(spot.line for spot in found))
+        return found if self.gallery else sorted(found, key=lambda spot: order.index(spot.line))
+
+
+class Sheet(Strict):
+    """A sample sheet: what the data of `cell` (any axes, the dataset among them) look like to each client.
+
+    `budgets`: those at which it is drawn; all, where none is named.
+    """
+
+    title: str
+    cell: Point
+    budgets: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if "dataset" not in self.cell:
+            raise ValueError("its cell has no axis 'dataset'")
+        return self

@@ -1,0 +1,104 @@
+"""A whole paper.toml, and the check that whatever it mentions exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
+from typing_extensions import TypedDict
+
+from fedrepro.errors import unknown
+from fedrepro.papers.schema.cells import Choice, Point, remember
+from fedrepro.papers.schema.claims import Claim
+from fedrepro.papers.schema.figures import Figure, Sheet
+from fedrepro.papers.schema.tables import Read, Table, Tolerance
+from fedrepro.records.config import Strict
+
+
+class Settings(TypedDict, total=False):
+    """Merged over the axes of a cell, then read as a run's configuration, which has further keys."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")
+    run: str
+    stop: dict[str, Any]
+    pilot: dict[str, Any]
+    search: dict[str, Any]
+    hyper: dict[str, Any]
+    data: dict[str, Any]
+
+
+class Rule(Strict):
+    """Settings for the cells that `when` selects; an empty `when` selects all."""
+
+    when: Choice = {}
+    settings: Settings
+
+
+class Label(Strict):
+    """What a reader is told of a budget. `compare` false: its numbers are never compared with published ones."""
+
+    label: str
+    compare: bool = True
+
+
+class Budget(Label):
+    """What a setting costs: rules on top of the paper's own. `own`: what some tables, figures or `claims` say of it."""
+
+    own: dict[str, Label] = {}
+    rules: tuple[Rule, ...] = ()
+
+    def of(self, name: str) -> Label:
+        """What the table or figure of that name, or `claims`, says of it."""
+        return self.own.get(name, self)
+
+
+class Spec(Strict):
+    """paper.toml. `axes`: axis -> value -> settings; the key `run` of a value is its part of the run's name.
+
+    `reads`: of all tables (behind their own), figures and claims, for the metrics that they name. `search.base`: whose
+    search a run uses, that of the same cell with these values on the axes that it has. The order of the fields is that
+    of validation: what a part mentions is checked against the parts above it.
+    """
+
+    title: str
+    axes: dict[str, dict[str, Settings]]
+    defaults: Settings = {}
+    budgets: dict[str, Budget]
+    tolerance: Tolerance | None = None
+    search: dict[Literal["base"], Point] = {}
+    figures: dict[str, Figure] = {}
+    sheets: dict[str, Sheet] = {}
+    claims: dict[str, Claim] = {}
+    tables: dict[str, Table] = {}
+    reads: tuple[Read, ...] = ()
+
+    @field_validator("axes", "budgets", "tolerance", "tables")
+    @classmethod
+    def _remember(cls, part: Any, info: ValidationInfo) -> Any:
+        name = {"budgets": "budget", "tables": "metric"}.get(info.field_name, info.field_name)
+        remember(info, **{name: {m for table in part.values() for m in table.metrics} if name == "metric" else part})
+        return part
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if "paper" not in self.budgets:
+            raise ValueError("there is no budget 'paper', on which the others build")
+        names = [*self.tables, *self.figures, "claims"]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"the name {twice[0]!r} is taken twice: rename a table or a figure")
+        if braces := [read.metric for read in self.reads if read.axes]:
+            raise ValueError(f"reads: {braces[0]!r} has an axis in braces, which only a table's own may")
+        for name, budget in self.budgets.items():
+            _exist(f"budgets.{name}.own", "table or figure", budget.own, names)
+        for name, table in self.tables.items():
+            _exist(f"tables.{name}.instead", "table", (each.table for each in table.instead), self.tables)
+        for name, sheet in self.sheets.items():
+            _exist(f"sheets.{name}", "budget", sheet.budgets, self.budgets)
+        return self
+
+
+def _exist(place: str, kind: str, mentioned: Iterable[str], there: Iterable[str]) -> None:
+    """Raise ValueError where a name is mentioned that there is not."""
+    if absent := [name for name in mentioned if name not in there]:
+        raise ValueError(f"{place}: {unknown(kind, absent[0], there)}")

@@ -1,0 +1,118 @@
+"""Pilots and searches: how a value that the spec leaves open is found, and what has been found."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from typing import ClassVar, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from fedrepro.papers.schema.cells import Kinded
+from fedrepro.records.config import RunConfig, Stop, Strict, Value
+
+OPEN = "search"  # in place of a hyper-parameter that a search has still to find
+
+
+class Tuned(Kinded):
+    """An entry of tuned.json: what a pilot or a search found; its other keys are for the reader."""
+
+    model_config = ConfigDict(extra="ignore")
+    KEYS: ClassVar[dict[str, str]] = {"pilot": "threshold hi", "search": "chosen"}
+    threshold: float = Field(default=0, ge=0, le=1)
+    hi: float = Field(default=1, ge=0, le=1)
+    chosen: dict[str, int | float] = {}
+    config_digest: str
+
+
+class Pilot(Strict):
+    """How a run's stopping threshold is found (papers/flgames-2022/PROTOCOL.md), and the rest of its stopping rule.
+
+    `rounds` without stopping on `seed`, which no table reports; lo and hi are the `quantiles` of the training accuracy
+    after the warm start, looked at every `every` rounds; the threshold is lo + fraction (hi - lo).
+    `rule` is the stopping rule with its threshold still open, and with the largest margin.
+    """
+
+    kind: ClassVar[str] = "pilot"
+    seed: int
+    rounds: int = Field(ge=1)
+    every: int = Field(default=1, ge=1)
+    quantiles: tuple[float, float]
+    fraction: float = Field(ge=0, le=1)
+    rule: Stop
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> Self:
+        if self.rounds <= self.rule.warm_start:
+            raise ValueError(f"rounds must be more than the {self.rule.warm_start} of warm_start, which it leaves out")
+        return self
+
+    def open(self, config: RunConfig) -> list[str]:
+        """What is still to be found for a run, in words."""
+        return ["stopping threshold"]
+
+    def points(self, config: RunConfig) -> dict[str, RunConfig]:
+        """The pilot of a run, under the name "": the run with other seed, rounds and watch, and without stopping."""
+        watch = config.watch.model_copy(update={"train_every": self.every, "test_every": self.rounds})
+        return {"": config.model_copy(update={"seeds": (self.seed,), "rounds": self.rounds, "watch": watch})}
+
+    def digest(self, config: RunConfig) -> str:
+        """sha256 of the pilot's settings."""
+        return self.points(config)[""].digest()
+
+    def settled(self, config: RunConfig, found: Tuned) -> RunConfig:
+        """A run with the stopping rule and the threshold found.
+
+        The margin is at most half of the way to hi, so that it can be armed where the accuracies lie close together.
+        """
+        margin = min(self.rule.margin, round((found.hi - found.threshold) / 2, 4))
+        stop = self.rule.model_copy(update={"threshold": found.threshold, "margin": margin})
+        return config.model_copy(update={"stop": stop})
+
+
+class Search(Strict):
+    """How the hyper-parameters that say "search" are found: the best point of their `grid`, on data of its own.
+
+    A point trains for `rounds` rounds on `seed`, which no table reports, with `data` over the run's own parameters. It
+    is scored by the mean of `metric` over its `last` watched rounds.
+    """
+
+    kind: ClassVar[str] = "search"
+    seed: int
+    rounds: int = Field(ge=1)
+    metric: str
+    last: int = Field(ge=1)
+    data: dict[str, Value] = {}
+    grid: dict[str, tuple[int | float, ...]]
+
+    def open(self, config: RunConfig) -> list[str]:
+        """The hyper-parameters of a run that are still to be found."""
+        return unset(config)
+
+    def points(self, config: RunConfig) -> dict[str, RunConfig]:
+        """The points of the grid as runs, in the order in which ties are broken: without stopping, with own data."""
+        keys = unset(config)
+        whole = {"seeds": (self.seed,), "rounds": self.rounds, "data": config.data | self.data, "stop": None}
+        tried = [dict(zip(keys, values, strict=True)) for values in itertools.product(*(self.grid[k] for k in keys))]
+        return {
+            "-".join(f"{key}-{value}" for key, value in point.items()): config.model_copy(
+                update=whole | {"hyper": config.hyper | point}
+            )
+            for point in tried
+        }
+
+    def digest(self, config: RunConfig) -> str:
+        """sha256 of all that the choice depends on: the points in their order, and how they are scored."""
+        points = [[name, point.digest()] for name, point in self.points(config).items()]
+        return hashlib.sha256(json.dumps([[self.metric, self.last, self.seed], points]).encode()).hexdigest()
+
+    def settled(self, config: RunConfig, found: Tuned) -> RunConfig:
+        """A run with the hyper-parameters chosen; those that it does not leave open stay as they are."""
+        chosen = {key: value for key, value in found.chosen.items() if key in unset(config)}
+        return config.model_copy(update={"hyper": config.hyper | chosen})
+
+
+def unset(config: RunConfig) -> list[str]:
+    """The hyper-parameters that a search has still to find."""
+    return [key for key, value in config.hyper.items() if value == OPEN]

@@ -1,0 +1,1 @@
+"""Many runs: what is asked for, what is planned, what must be found first."""

@@ -1,0 +1,146 @@
+"""What the command line asks for as a configuration and a place: defaults or a planned run, then the user's changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedrepro import data, methods
+from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.papers.load import load_paper
+from fedrepro.pipeline.run import place
+from fedrepro.records import paths, record
+from fedrepro.records.config import RunConfig, Stop, Watch, first_fault
+from fedrepro.records.record import DIVERGED, Place, Record
+
+JUDGED = Watch(train_every=100, test_every=1000, step_every=100)  # of generators, whose judgement takes long
+OPTIONS = ("method", "dataset", "precision")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for, as typed; None and () where nothing was."""
+
+    method: str | None = None
+    dataset: str | None = None
+    paper: str | None = None
+    run: str | None = None
+    budget: str | None = None
+    seeds: str | None = None
+    sets: tuple[str, ...] = ()
+    precision: str | None = None
+    out: Path | None = None
+
+
+def resolve(request: Request) -> tuple[RunConfig, Place]:
+    """The run that is asked for and its place.
+
+    Only a run that is exactly a planned one goes to the planned place; everything else is ad hoc and goes to `out`, or
+    to a folder named after its settings. UsageError for what does not exist or does not fit.
+    """
+    if (request.paper is None) != (request.run is None):
+        raise UsageError("--paper and --run go together: `fedrepro show runs` lists them.")
+    if request.paper is None:
+        if request.budget:
+            raise UsageError("--budget is one of a paper's: it needs --paper and --run.")
+        config = changed(_defaults(request), request)
+        return config, adhoc(config, request.out)
+    paper = load_paper(request.paper)
+    planned = paper.run(request.run)
+    config = changed(paper.at(request.budget).run(request.run), request)
+    if config == planned and request.out is None:
+        return config, place(paper, request.run, config)
+    return config, adhoc(config, request.out)
+
+
+def adhoc(config: RunConfig, out: Path | None = None) -> Place:
+    """Where an ad hoc run goes. UsageError where `out` holds the record of another run, which would be lost."""
+    place = Place(out or paths.ADHOC / f"{config.method}-{config.digest()[:8]}")
+    try:
+        found = record.read(place.folder)
+    except FedreproError:
+        return place  # no record, or one that is no use to anybody
+    if found.run is not None or found.identity.config != config.digest():
+        other = f"the planned run {found.run}" if found.run else "a run with other settings"
+        raise UsageError(f"{place.folder} holds the record of {other}: choose another --out.")
+    return place
+
+
+def changed(config: RunConfig, request: Request) -> RunConfig:
+    """The configuration with the changes that the request asks for."""
+    settings = config.model_dump(mode="json")
+    given = {key: getattr(request, key) for key in OPTIONS if getattr(request, key) is not None}
+    settings |= given | ({"seeds": seeds(request.seeds)} if request.seeds is not None else {})
+    for text in request.sets:
+        group, name, value = _setting(settings, text)
+        if not group:
+            settings[name] = None if (name, value) == ("stop", "none") else value
+        elif isinstance(settings[group] or {}, dict):  # else it was given as something else, which is refused below
+            settings[group] = (settings[group] or {}) | {name: value}
+    try:
+        return RunConfig.model_validate_json(json.dumps(settings), strict=True)
+    except ValidationError as error:
+        fault = first_fault(error)
+        raise UsageError(f"--{'' if fault.partition(':')[0] in OPTIONS else 'set '}{fault}") from error
+
+
+def seeds(text: str) -> list[int]:
+    """Seeds from "0,1,2"."""
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise UsageError(f"--seeds takes whole numbers with commas between, such as 0,1,2, and not {text!r}.")
+    found = [int(part) for part in text.split(",")]
+    if len(set(found)) < len(found):
+        raise UsageError("--seeds names a seed twice: leave one out.")
+    return found
+
+
+def enforce(record: Record) -> None:
+    """Raise FedreproError where every seed of an ad hoc run diverged; a table shows how a planned one ended."""
+    if record.run is None and all(seed.status == DIVERGED for seed in record.seeds.values()):
+        rounds = ", ".join(f"seed {seed} in round {ended.rounds}" for seed, ended in record.seeds.items())
+        raise FedreproError(f"training diverged ({rounds}): a smaller lr may help.")
+
+
+def parameters(dataset: str, sets: Iterable[str]) -> dict[str, Any]:
+    """The data parameters of `--set` for a dataset alone."""
+    config = RunConfig(method="", dataset=dataset, rounds=1)
+    return changed(config, Request(sets=tuple(f"data.{text.removeprefix('data.')}" for text in sets))).data
+
+
+def _defaults(request: Request) -> RunConfig:
+    if request.method is None:
+        raise UsageError("nothing to train: name a --method, or a planned run with --paper and --run.")
+    row = methods.find(request.method)
+    watch = JUDGED if row.generates else Watch()
+    return RunConfig(method=request.method, dataset=row.dataset, rounds=row.rounds, stop=row.stop, watch=watch)
+
+
+def _setting(settings: dict[str, Any], text: str) -> tuple[str, str, Any]:
+    """The group ("" of the run's own), name and value of a --set, whose key may be typed without its group."""
+    key, sign, typed = text.partition("=")
+    if not (key and sign):
+        raise UsageError(f"--set takes key=value, such as rounds=50, and not {text!r}.")
+    if key in (*OPTIONS, "seeds"):
+        raise UsageError(f"{key} has an option of its own: use --{key} in place of --set {key}.")
+    try:
+        value = json.loads(typed)
+        json.dumps(value, allow_nan=False)
+    except json.JSONDecodeError:
+        value = typed  # a word
+    except ValueError as error:
+        raise UsageError(f"{typed} is not a finite number: --set takes those only.") from error
+    groups: dict[str, Iterable[str]] = {"": RunConfig.model_fields, "stop": Stop.model_fields}
+    groups |= {"watch": Watch.model_fields, "data": data.parameters(settings["dataset"])}
+    groups["hyper"] = methods.find(settings["method"]).hyper if settings["method"] else ()
+    group, dot, name = key.rpartition(".")
+    bare = {name: each for each in ("data", "hyper", "") for name in groups[each]}
+    group = group if dot else bare.get(name)
+    if name not in groups.get(group, ()):
+        raise unknown("setting", key, {f"{each}.{name}" for each in groups for name in groups[each]} if dot else bare)
+    return group, name, value

@@ -1,0 +1,118 @@
+"""Tuning: training the pilot or search of a run, on a seed that no table reports, and entering what it finds."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+
+from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.files import write_json
+from fedrepro.papers.expand import Study
+from fedrepro.papers.load import load_paper
+from fedrepro.papers.schema.tuning import Pilot, Search
+from fedrepro.records import paths, record
+from fedrepro.records.curves import Curve, digits
+from fedrepro.training import runs
+
+Shown = Callable[[str], AbstractContextManager[Any]]  # title -> a display for as long as the block lasts
+Train = Callable[[str], tuple[int, list[Curve] | None]]  # point -> rounds trained, and its curve unless it diverged
+
+
+def tune(paper: str, run: str, shown: Shown, root: Path = Path("."), **how) -> tuple[str, dict]:
+    """Train the study of a run and enter what it finds in papers/<paper>/tuned.json; `how` as in `runs.execute`.
+
+    Returns the run that the study is named after, and the entry. Records and curves are kept in studies/<paper>/<run>/,
+    those of each point of a search in a folder of their own, so that an interrupted search goes on. Test accuracy is
+    not looked at. Raises UsageError where the run needs no tuning or a search's metric is not watched, FedreproError
+    where a pilot or all points of a search diverge.
+    """
+    spec = load_paper(paper, root)
+    study = spec.study(run)
+    rule, points = study.rule, study.points
+
+    def train(point: str) -> tuple[int, list[Curve] | None]:
+        name = "-".join(filter(None, (rule.kind, study.run, point)))  # among all runs of the paper
+        place = runs.Place(paths.study(paper, study.run, point, root), paper, name, rule.kind)
+        number = f": {point}, {list(points).index(point) + 1} of {len(points)}" if point else ""
+        with shown(f"{rule.kind} of {study.run}, {paper}{number}") as display:
+            ended = runs.execute(points[point], place, watch=display.watch, say=display.say, **how).seeds[rule.seed]
+        return ended.rounds, None if ended.status == record.DIVERGED else record.curves(place.folder)[rule.seed]
+
+    found = (_pilot if isinstance(rule, Pilot) else _search)(study, train)
+    made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
+    entry = {"kind": rule.kind, **found, **made}
+    enter(spec.folder / "tuned.json", study.run, entry)
+    return study.run, entry
+
+
+def words(entry: dict) -> str:
+    """An entry of tuned.json for a reader."""
+    if entry["kind"] == "pilot":
+        return f"threshold {entry['threshold']}, between lo {entry['lo']} and hi {entry['hi']}"
+    chosen = ", ".join(f"{key} {value}" for key, value in entry["chosen"].items())
+    return f"{chosen}, the best of {len(entry['scores'])} points"
+
+
+def threshold(pilot: Pilot, curve: list[Curve]) -> dict[str, float]:
+    """lo, hi and the threshold lo + fraction (hi - lo) of a curve's training accuracy after the warm start."""
+    accuracies = [value for round, name, value in curve if name == "train_accuracy" and round > pilot.rule.warm_start]
+    lo, hi = np.quantile(accuracies, pilot.quantiles)
+    found = {"threshold": lo + pilot.fraction * (hi - lo), "lo": lo, "hi": hi}
+    return {key: round(float(value), 4) for key, value in found.items()}
+
+
+def score(search: Search, curve: list[Curve]) -> float | None:
+    """The mean of the metric over its `last` watched rounds, a fraction for accuracies; None where it is not finite.
+
+    Raises UsageError where the curve does not have the metric, or in fewer rounds.
+    """
+    values = [value for _, name, value in curve if name == search.metric]
+    if not values:
+        raise unknown("metric of a search", search.metric, {name for _, name, _ in curve})
+    if len(values) < search.last:
+        fault = f"was watched in {len(values)} rounds, and the mean over the last {search.last} is asked for"
+        raise UsageError(f"{search.metric} {fault}: train for more rounds, or watch more of them.")
+    mean = statistics.fmean(values[-search.last :])
+    return digits(mean) if math.isfinite(mean) else None
+
+
+def choose(scores: dict[str, float | None]) -> str | None:
+    """The point with the highest score, the first of equals; None where all diverged, and so have no score."""
+    there = {name: score for name, score in scores.items() if score is not None}
+    return max(there, key=there.get, default=None)
+
+
+def enter(path: Path, run: str, entry: dict) -> None:
+    """Set one entry of tuned.json, in the order of the runs' names."""
+    lock = paths.STATE.parent / "tuned.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(lock):
+        entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        write_json(path, dict(sorted((entries | {run: entry}).items())))
+
+
+def _pilot(study: Study, train: Train) -> dict:
+    rounds, curve = train("")
+    if curve is None:
+        raise FedreproError(f"the pilot of {study.run} diverged in round {rounds}: there is no threshold to find.")
+    return threshold(study.rule, curve)
+
+
+def _search(study: Study, train: Train) -> dict:
+    scores = {}
+    for point in study.points:
+        _, curve = train(point)
+        scores[point] = None if curve is None else score(study.rule, curve)
+    best = choose(scores)
+    if best is None:
+        raise FedreproError(f"every point of the search of {study.run} diverged: give search.grid smaller values.")
+    chosen = {key: study.points[best].hyper[key] for key in study.rule.open(study.config)}
+    return {"chosen": chosen, "metric": study.rule.metric, "scores": scores}

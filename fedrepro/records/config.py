@@ -1,0 +1,102 @@
+"""The configuration of one run: a method under one setting, with its seeds; and what is wrong with one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+
+Precision = Literal["fp32", "bf16"]
+
+
+def _one_sentence(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """A value that has none of some types has one fault, and not one of each type."""
+    try:
+        return validate(value)
+    except ValidationError:
+        raise ValueError("it must be a number, a word, true or false, or a list of numbers or of words") from None
+
+
+Value = Annotated[bool | int | float | str | list[float] | list[int] | list[str], WrapValidator(_one_sentence)]
+
+
+class Strict(BaseModel):
+    """Unknown keys fail, and nothing changes after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Stop(Strict):
+    """Stop at the first round whose training accuracy is below a threshold (flgames-2022, section 7.3.2).
+
+    Enabled after `warm_start` rounds, and only once the accuracy has exceeded `threshold + margin`: an untrained
+    ensemble is below any threshold, so without the margin training would stop at once. Accuracies are fractions.
+
+    A stopped seed's results stand, but it may be followed for a while: to round `until`, for its curves, and for at
+    most `follow` rounds to show what it would have reported had the threshold been moved by each of `shifts`.
+    """
+
+    threshold: float = Field(ge=0, le=1)
+    warm_start: int = Field(default=100, ge=0)
+    margin: float = Field(default=0.05, ge=0)
+    shifts: tuple[float, ...] = ()
+    follow: int = Field(default=0, ge=0)
+    until: int = Field(default=0, ge=0)
+
+
+class Watch(Strict):
+    """What is evaluated while training: the curves and the stopping rule.
+
+    `samples`: rows of the pooled training data (a fixed random subset; the final metrics use all of them).
+    `train_every`, `test_every`: rounds between evaluations; the last round is always evaluated on everything.
+    `precision` is that of the watched training rows only; the final metrics and the test curve are float32.
+    `grad_norm`: the final metrics have the norm of the gradient on each test set, too (fedaug-2022, B.3).
+
+    `step_every`: rounds between the points of what a step itself measures, such as a critic's loss.
+    `judged`: samples of a generator, at each test, and real ones that they are held against. `extractor`: the network
+    of the distance between images, "inception", "cnn", or "auto", Inception if its weights are there.
+    """
+
+    samples: int = Field(default=6000, ge=1)
+    train_every: int = Field(default=1, ge=1)
+    test_every: int = Field(default=25, ge=1)
+    precision: Precision = "fp32"
+    grad_norm: bool = False
+    step_every: int = Field(default=1, ge=1)
+    judged: int = Field(default=10_000, ge=100)
+    extractor: Literal["auto", "inception", "cnn"] = "auto"
+
+
+class RunConfig(Strict):
+    """One run. `hyper` goes to the method's builder and `data` to the dataset's, as keyword arguments."""
+
+    method: str
+    dataset: str
+    hyper: dict[str, Value] = {}
+    data: dict[str, Value] = {}
+    rounds: int = Field(ge=1)
+    stop: Stop | None = None
+    watch: Watch = Watch()
+    precision: Precision = "fp32"
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+
+    def digest(self) -> str:
+        """sha256 of everything that a seed's numbers depend on, so of all but the list of seeds.
+
+        Settings at their defaults are left out, so that a new one leaves the digests of earlier runs as they are.
+        """
+        numbers = self.model_dump(mode="json", exclude={"seeds"}, exclude_defaults=True)
+        return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first fault of a validation as one sentence, with its place; a key or name that does not exist goes first."""
+    first = {"extra_forbidden": 0, "value_error": 1}
+    fault = min(error.errors(), key=lambda fault: first.get(fault["type"], 2))
+    place = ".".join(map(str, fault["loc"]))
+    said = "there is no such key" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
+    said = said[0].lower() + said[1:] + "." * (not said.endswith(("?", ".")))
+    return f"{place}: {said}" if place else said

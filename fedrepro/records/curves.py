@@ -1,0 +1,45 @@
+"""A run's curves as CSV, and the units in which a reader is shown numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+Curve = tuple[int, str, float]  # round, metric, value
+METRIC = {"accuracy": (100.0, ".2f"), "loss": (1.0, ".4f")}  # last word of a metric -> scale, format
+
+
+def curves_text(curves: dict[int, list[Curve]]) -> str:
+    """Curves as CSV: seed, round, metric, value (six significant digits)."""
+    points = ((seed, *point) for seed, curve in curves.items() for point in curve)
+    return "\n".join(["seed,round,metric,value", *(f"{s},{round},{name},{v:.6g}" for s, round, name, v in points), ""])
+
+
+def read_curves(path: Path) -> dict[int, list[Curve]]:
+    """The curves of each seed, as `curves_text` wrote them."""
+    curves: dict[int, list[Curve]] = {}
+    _, *rows = path.read_text(encoding="utf-8").splitlines()
+    for row in rows:
+        seed, round, metric, value = row.split(",")  # nothing is quoted; csv's own readers take twice as long
+        curves.setdefault(int(seed), []).append((int(round), metric, float(value)))
+    return curves
+
+
+def percent(metric: str) -> bool:
+    """Whether a reader is shown the metric, a fraction, in percent: accuracies, and the shares that survive a mask."""
+    return metric.endswith("accuracy") or metric.startswith("mask_survival")
+
+
+def shown(metric: str, value: float) -> float:
+    """A value of the record or the curves, in the unit that a reader is shown."""
+    return 100 * value if percent(metric) else value
+
+
+def digits(value: float) -> float:
+    """What figures and claims keep of a number: six significant digits, so that it is what its CSV file says."""
+    return float(f"{value:.6g}")
+
+
+def number(metric: str, value: float | None) -> str:
+    """A metric's value for a reader, accuracies in percent."""
+    scale, form = METRIC.get(metric.rpartition("_")[2], (1.0, ".4g"))
+    return "–" if value is None else f"{scale * value:{form}}"

@@ -1,0 +1,124 @@
+"""Tables for the page: the sheets of layout.py, with a difference and a verdict beside each reproduced number."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from fedrepro.papers.schema.cells import words
+from fedrepro.papers.schema.tables import Table
+from fedrepro.report.layout import Column, Entry, Sheet
+from fedrepro.report.page.align import aligned, difference
+from fedrepro.report.page.links import anchor
+from fedrepro.results.cells import allowed, facts, reproduced, spread_out
+
+MARKS = {
+    "within": "✓", "deviation": "†", "outside": "✗", "not-compared": "≈", "not-run": "○", "missing": "!",
+    "holds": "✓", "fails": "✗", "undecided": "?", "above": "✓", "below": "✗", "neither": "?",
+    "agrees": "✓", "reversed": "✗",
+}  # fmt: skip
+WORDS = {"deviation": "declared", "not-compared": "not compared", "not-run": "not run"}  # else the status itself
+
+Row = Sequence[Entry]
+Fact = tuple[str, str]  # what it is, and what it is here
+
+
+class Grid(NamedTuple):
+    """A table for the page. `columns`: first `keys` that tell its rows apart; verdicts are a kind of their own.
+
+    `groups`: rows below what they share, which may be nothing. `always`: what all rows share.
+    """
+
+    columns: list[Column]
+    keys: int
+    groups: list[tuple[str, list[Row]]]
+    always: str
+
+
+def word(status: str) -> str:
+    """A status for a reader."""
+    return WORDS.get(status, status)
+
+
+def grid(sheet: Sheet, run: bool) -> Grid:
+    """A sheet below headings of as many keys as neighbours share; where nothing is `run`, its published numbers."""
+    every = zip(sheet.columns, zip(*sheet.rows, strict=True), strict=True)
+    wanted = [each for each in every if run or each[0].kind in ("key", "published")]
+    columns, entries = zip(*itertools.chain.from_iterable(itertools.starmap(_columns, wanted)), strict=True)
+    rows, keys = list(zip(*entries, strict=True)), [n for n, column in enumerate(columns) if column.kind == "key"]
+    telling = [n for n in keys if len({entry.text for entry in entries[n]}) > 1] or keys[-1:]
+    for cut in reversed(range(len(telling))):
+        headed = itertools.groupby(rows, lambda row, n=telling[:cut]: _said(columns, row, n))
+        groups = [(heading, list(own)) for heading, own in headed]
+        if 2 * len(groups) <= len(rows):
+            break
+    naming, others = telling[cut:], range(len(keys), len(columns))
+    shown = [(heading, [_shown(row, keys, [*naming, *others]) for row in own]) for heading, own in groups]
+    always = _said(columns, rows[0], [n for n in keys if n not in telling])
+    return Grid([columns[n] for n in (*naming, *others)], len(naming), shown, always)
+
+
+def traced(table: Table, sheet: Sheet) -> dict[str, dict[str, Any]]:
+    """The id of a number that is run -> where it stands in its table, how it compares, and what is noted, for JSON."""
+    found = {}
+    for row in sheet.rows:
+        beside = [entry for entry, column in zip(row, sheet.columns, strict=True) if column.kind in ("key", "fact")]
+        for printed, entry in zip(row, row[1:], strict=False):  # a number stands behind the published one
+            if entry.cell is not None and entry.cell.runs:
+                noted = sorted({number for each in (*beside, printed, entry) for number in each.notes})
+                told = {"facts": list(_facts(table, entry.cell)), "notes": [sheet.notes[n - 1] for n in noted]}
+                found[anchor(entry.cell)] = told
+    return found
+
+
+def _columns(column: Column, entries: Row) -> Iterator[tuple[Column, Row]]:
+    """A column with its numbers under one another, and of reproduced numbers another one for the verdicts on them."""
+    if column.kind == "key":
+        yield column, entries
+        return
+    texts = aligned(["–" if entry.cell is not None and not entry.cell.runs else entry.text for entry in entries])
+    yield column, [replace(entry, text=text) for entry, text in zip(entries, texts, strict=True)]
+    if column.kind == "reproduced":
+        gaps = aligned([difference(entry.cell) for entry in entries])
+        head = "difference" if column.group else "verdict"
+        verdicts = [Entry(gap, entry.status) for entry, gap in zip(entries, gaps, strict=True)]
+        yield Column(head, "verdict", column.group), verdicts
+
+
+def _said(columns: Sequence[Column], row: Row, places: list[int]) -> str:
+    """Some keys of a row for a reader, but for those that it does not have."""
+    return words({columns[n].head: row[n].text.replace("_", " ") for n in places if row[n].text != "–"})
+
+
+def _shown(row: Row, keys: list[int], places: list[int]) -> Row:
+    """What is shown of a row; the last of its keys has the notes of all."""
+    noted = tuple(sorted({note for n in keys for note in row[n].notes}))
+    last = max(n for n in places if n in keys)
+    return [replace(row[n], notes=noted if n == last else ()) if n in keys else row[n] for n in places]
+
+
+def _facts(table: Table, cell: Any) -> Iterator[Fact]:
+    """What is shown of a number beside its runs."""
+    yield from ((axis.replace("_", " "), value.replace("_", " ")) for axis, value in facts(cell).items())
+    published = f"{spread_out(cell.published, cell.published_spread)} {cell.unit.replace('_', ' ')}"
+    yield "published", published.strip()
+    if cell.compared_because:
+        yield "compared with", spread_out(cell.compared_with, cell.compared_with_spread)
+    yield "reproduced", reproduced(cell)
+    if cell.measured and (table.last or table.checkpoints):
+        yield _made_of(table, cell)
+    if gap := difference(cell):
+        yield from (("difference", gap), ("allowed", allowed(cell)))
+    yield from (("verdict", f"{MARKS[cell.status]} {word(cell.status)}"), ("budget", cell.label))
+
+
+def _made_of(table: Table, cell: Any) -> Fact:
+    """The values that a number comes from, where the record, which has the ends of the runs, does not have it."""
+    values, decimals = [], len(cell.reproduced.partition(".")[2])
+    for run, seed, round, value in cell.measured:
+        place = [run] * (len(cell.runs) > 1) + [f"seed {seed}"] + [f"round {round:,}"] * bool(table.checkpoints)
+        values.append(f"{value:.{decimals}f} ({', '.join(place)})")
+    of = f"{', '.join(values)}: {cell.read.replace('_', ' ')} in curves.csv"
+    return ("median of", of) if table.checkpoints else ("mean of", f"{of}, over the last {table.last} rounds")

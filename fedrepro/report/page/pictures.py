@@ -1,0 +1,59 @@
+"""Figures and sample sheets of the page, in it as data addresses: smaller than their files, the same for the same."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from PIL import Image
+
+from fedrepro.errors import FedreproError
+
+WIDTH, WITHIN = 800, 144  # most pixels across a raster picture, and across one within an SVG: more than are shown
+QUALITY, METHOD = 55, 2  # of WebP; a larger method takes twice as long for 4% fewer bytes
+PIXELS = 4 / 3  # in a point
+UNQUOTED = " /:;,=()!*+@?|-._~"  # beside letters and digits, in a data address within double quotes
+LINES = re.compile(r"[ML][^A-Za-z]*(?:L[^A-Za-z]*)+")  # straight ones, each of which may do without its letter
+LEFT_OUT = re.compile(r'<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->|(?<=<g) id="[^"]*"', re.S)
+RASTER = re.compile(r'"data:image/png;base64,([^"]*)"')
+PIXELATED = re.compile(r'(<image [^>]*) style="image-rendering:[^"]*"')  # a browser scales it smoothly instead
+
+
+def picture(path: Path) -> dict[str, str | int]:
+    """Source, width and height of an image: an SVG with coordinates to a tenth of a point, or a PNG as WebP.
+
+    Raises FedreproError where the file is missing or is no picture.
+    """
+    try:
+        content = path.read_bytes()
+        source, width, height = _svg(content.decode()) if path.suffix == ".svg" else _webp(content)
+    except (OSError, ValueError, TypeError) as error:
+        raise FedreproError(f"{path} cannot be read: run `dvc repro`, which makes it.") from error
+    return {"src": source, "width": width, "height": height}
+
+
+def _svg(text: str) -> tuple[str, int, int]:
+    width, height = (float(re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', text)[1]) for side in ("width", "height"))
+    text = RASTER.sub(lambda png: f'"{_webp(base64.b64decode(png[1]), WITHIN)[0]}"', LEFT_OUT.sub("", text))
+    text = re.sub(r'(?<= [dxy]=")[^"]*', lambda place: _shorter(place[0]), PIXELATED.sub(r"\1", text))
+    text = re.sub(r"\s*\n\s*", " ", re.sub(r">\s+<", "><", text.strip()))
+    return f"data:image/svg+xml,{quote(text, safe=UNQUOTED)}", round(PIXELS * width), round(PIXELS * height)
+
+
+def _shorter(place: str) -> str:
+    """A coordinate, or a path, with tenths of a point."""
+    place = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), place)
+    return LINES.sub(lambda lines: lines[0][0] + lines[0][1:].replace("L ", ""), place)
+
+
+def _webp(content: bytes, width: int = WIDTH) -> tuple[str, int, int]:
+    """At most `width` pixels wide."""
+    image, out = Image.open(io.BytesIO(content)), io.BytesIO()
+    image = image if image.mode == "RGBA" else image.convert("RGB")
+    if image.width > width:
+        image = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
+    image.save(out, "WEBP", quality=QUALITY, method=METHOD)
+    return f"data:image/webp;base64,{base64.b64encode(out.getvalue()).decode()}", image.width, image.height

@@ -1,0 +1,137 @@
+"""How a figure looks: its points as SVG, the same bytes for the same points. galleries.py draws samples."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from typing import Any
+
+import matplotlib.style
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedrepro.papers.load import Paper
+from fedrepro.papers.schema import figures
+from fedrepro.papers.schema.cells import place, product, values
+from fedrepro.records.curves import percent
+from fedrepro.report import galleries
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
+DASHES = ("-", "--", ":")  # beyond seven lines
+WIDTH = 7.2  # inches
+STYLE = [  # whatever the user's own settings say
+    "default",
+    {
+        "svg.hashsalt": "fedrepro", "svg.fonttype": "none", "savefig.dpi": 150, "text.parse_math": False,
+        "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9,
+        "lines.linewidth": 1, "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
+        "axes.spines.right": False, "grid.color": "#dddddd", "legend.frameon": False,
+    },
+]  # fmt: skip
+
+
+def svg(paper: Paper, name: str, points: pd.DataFrame) -> str:
+    """A figure of a paper from its rows of the frame `points`; FedreproError for a gallery without its samples."""
+    out = io.StringIO()
+    with matplotlib.style.context(STYLE):
+        figure(paper, name, points).savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
+    """The panels of a figure with its title, and a caption below."""
+    spec, gallery = paper.figure(name), paper.figure(name).gallery
+    known = product({axis: paper.spec.axes[axis] for axis in values(spec.x)}) if spec.x else ()
+    places = [x for x in (place(cell, spec.x) for cell in known) if x in set(points.x)]  # in the order of paper.toml
+    down = places if gallery else list(points.metric.unique())
+    across = [v for v in paper.spec.axes[spec.lines] if v in set(points.line)] if gallery else [""]
+    height = 0.9 + WIDTH / len(across) * len(down) if gallery else 1.3 + 2.4 * len(down)
+    drawn = Figure(figsize=(WIDTH, height), layout="constrained")
+    drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
+    drawn.supxlabel(textwrap.fill(caption(paper, name, points), 118), fontsize=7, x=0.01, ha="left")
+    panels = drawn.subplots(len(down), len(across), sharex=not gallery, squeeze=False)
+    if gallery:
+        galleries.fill(paper, spec, dict(zip(down, panels, strict=True)), across, points)
+    else:
+        lines = list(dict.fromkeys(spot.line for spot, _ in paper.spots(name)))
+        _fill(spec, dict(zip(down, panels[:, 0], strict=True)), places, lines, points)
+    return drawn
+
+
+def caption(paper: Paper, name: str, points: pd.DataFrame) -> str:
+    """What a figure shows, at which budget, over how many seeds and on which data, and what is not in it."""
+    budget, spec = paper.spec.budgets[paper.budget].of(name), paper.figure(name)
+    lead, *told = galleries.said(spec, points) if spec.gallery else _said(paper, spec, points)
+    parts = [
+        f"{lead}Budget: {budget.label}",
+        "" if budget.compare else f"never compared with the paper's{'' if spec.gallery else ' numbers'}",
+        *told,
+        *(f"data: {each}, in place of the paper's own" for each in sorted({*points.substitute_data} - {""})),
+    ]
+    return " ".join(["; ".join(filter(None, parts)) + ".", *paper.not_shown(name)])
+
+
+def label(name: str) -> str:
+    """A metric or an axis as the label of an axis, with its unit."""
+    return name.replace("_", " ") + (" (%)" if percent(name) else "")
+
+
+def _said(paper: Paper, spec: figures.Figure, points: pd.DataFrame) -> list[str]:
+    """What a line is, over how many seeds, of which metrics, and what of it is left out or has no value."""
+    over, what = "Mean over the seeds", "seed"
+    if spec.quantity.kind == "median":
+        parts = f"the ends of {spec.quantity.checkpoints} equal parts of training"
+        over, what = f"Median over the seeds, {parts}{''.join(f' and {axis}' for axis in spec.grid)}", "value"
+    asked = spec.metrics or [each.metric for each in spec.quantities]
+    own = points.groupby(points.runs.map("; ".join), sort=False)
+    low, high = own.n.max().min(), own.n.max().max()
+    reads = (paper.read(metric, runs[0]) for runs in own.runs.first() for metric in filter(None, asked))
+    return [
+        f"{over}, band: ± one standard deviation (population). " if high > 1 else "",
+        f"{f'{low}–' if low < high else ''}{high} {what}{'s' if high != 1 else ''}",
+        *dict.fromkeys(read.substitute for read in reads),
+        *(f"{each.line}: {each.diverged} diverged and left out" for each in own.last().itertuples() if each.diverged),
+        *(f"{each.line}, {each.metric.replace('_', ' ')}: no value" for each in points[points.n == 0].itertuples()),
+    ]
+
+
+def _fill(spec: figures.Figure, panels: dict[str, Axes], places: list[str], lines: list[str], points: Any) -> None:
+    """Draw the lines of each panel, by metric; and the legend above the first."""
+    handles, (first, *_, last) = {}, [*panels.values()] * 2  # a line may be in some panels alone
+    for metric, axis in panels.items():
+        for number, line in enumerate(lines):
+            colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+            own = points[(points.metric == metric) & (points.line == line) & (points.n > 0)]
+            if len(own):
+                handles.setdefault(line, _line(axis, own, places, label=line, color=colour, linestyle=dash))
+        axis.set_ylabel(label(metric) + _reduced(spec))
+    if places:
+        last.set_xticks(range(len(places)), places)
+        last.margins(x=0.1)
+        if spec.quantity.kind == "rounds":
+            last.set_ylim(bottom=0)
+    last.set_xlabel(" × ".join(map(label, values(spec.x))) if places else "round")
+    shown, title = [handles[line] for line in lines if line in handles], label(spec.lines) if places else None
+    first.legend(handles=shown, title=title, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+
+
+def _reduced(spec: figures.Figure) -> str:
+    """How the metric of levels was reduced, for the label of its axis."""
+    last = f",\nmean of the last {spec.quantity.rounds} rounds"
+    return {"median": ", median", "last": last}.get(spec.quantity.kind, "")
+
+
+def _line(axis: Axes, points: pd.DataFrame, places: list[str], **look: str) -> Line2D:
+    """A line through the means with a band of the spread; of levels with a marker, hollow where seeds were capped."""
+    own = points.assign(x=points.x.map(places.index if places else int)).sort_values("x")
+    low, high = own["mean"] - own.spread, own["mean"] + own.spread
+    axis.fill_between(own.x, low, high, color=look["color"], alpha=0.2, linewidth=0)
+    (line,) = axis.plot(own.x, own["mean"], marker="o" if places else None, **look)
+    for x, mean, capped, n in own[["x", "mean", "capped", "n"]].itertuples(index=False) if places else ():
+        if capped:
+            axis.plot(x, mean, marker="o", color=look["color"], markerfacecolor="white")
+            note, above = f"{capped} of {n} at the cap", (0, 6)
+            axis.annotate(note, (x, mean), above, textcoords="offset points", ha="center", fontsize=7)
+    return line

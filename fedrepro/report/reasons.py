@@ -1,0 +1,48 @@
+"""Why numbers are not like the print, or not there: each reason once, with what it is said of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from fedrepro.papers.load import Paper
+
+Found = tuple[str, int, str, str]  # a reason, of how many numbers, a place for a reader, and its id in the page
+
+
+class Reason(NamedTuple):
+    """One sentence, how many numbers it is about, and where: numbers, or tables and figures, each with its id."""
+
+    text: str
+    count: int
+    places: list[tuple[str, str]]
+
+
+def of_tables(paper: Paper, cells: pd.DataFrame, status: str) -> list[Found]:
+    """The reasons of the cells of one status, table by table."""
+    counts = cells[cells.status == status].groupby(["table", "reason"], sort=False).size().items()
+    return [(why, n, f"{short(paper, name)} ({n})", f"{paper.name}.{name}") for (name, why), n in counts]
+
+
+def of_figures(paper: Paper) -> list[Found]:
+    """Why figures, or parts of them, are not shown; a figure that is not drawn has no id."""
+    drawn, found = set(paper.figures), []
+    for name, figure in paper.spec.figures.items():
+        place = f"{paper.name}.{name}" if name in drawn else ""
+        found += [(f"{reason}.", 0, figure.title, place) for reason in paper.left_out(name)]
+    return found
+
+
+def collected(found: list[Found]) -> list[Reason]:
+    """Each reason once, in the order in which they were found."""
+    reasons: dict[str, Reason] = {}
+    for text, count, *place in found:
+        other = reasons.get(text, Reason(text, 0, []))
+        reasons[text] = Reason(text, other.count + count, [*other.places, tuple(place)])
+    return list(reasons.values())
+
+
+def short(paper: Paper, table: str) -> str:
+    """The title of a table up to its colon, as "Table 1"."""
+    return paper.table(table).title.partition(":")[0]

@@ -1,0 +1,226 @@
+"""Cells: each published number, what the seeds gave, and how the two compare."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any, NamedTuple
+
+from fedrepro.errors import FedreproError, UsageError
+from fedrepro.papers.load import Cell, Paper
+from fedrepro.papers.published import KEYS, read
+from fedrepro.papers.schema.cells import remark_on
+from fedrepro.papers.schema.tables import Table, Tolerance
+from fedrepro.records.record import DIVERGED
+from fedrepro.results.runs import Run
+
+SCALE = {"percent": 100.0}  # unit of a published number -> what our measure is multiplied with
+
+
+class Measure(NamedTuple):
+    """One number of one seed, reduced as its table asks for, in the record's unit; of a median, at one checkpoint.
+
+    `value`: NaN where the seed diverged. `round`: in which training ended, or the checkpoint. `raised`, `lowered`: the
+    value had the stopping threshold been moved by the largest and the smallest of its shifts, if it would have stopped.
+    """
+
+    run: str
+    seed: int
+    metric: str
+    value: float
+    status: str
+    round: int
+    raised: float = math.nan
+    lowered: float = math.nan
+
+
+Groups = dict[tuple[str, str], list[Measure]]  # by run and metric
+Numbers = dict[tuple[str, ...], Any]  # by KEYS, the rows of published.csv
+
+
+def published(paper: Paper) -> Numbers:
+    """The rows of published.csv by KEYS; UsageError where the file is not as it should be, or has other cells."""
+    printed = {row[: len(KEYS)]: row for row in read(paper).itertuples(index=False)}
+    keys = {cell.key for table in paper.spec.tables for cell in paper.cells(table)}
+    if absent := sorted(printed.keys() - keys):
+        raise UsageError(f"{paper.folder / 'paper.toml'} has no cell for the published {', '.join(absent[0])}.")
+    if absent := sorted(keys - printed.keys()):
+        raise UsageError(f"{paper.folder / 'published.csv'} has no row for the cell {', '.join(absent[0])}.")
+    return printed
+
+
+def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dict[str, Any]]:
+    """The rows of `cells`, and in `faults` what else is wrong with runs. Raises UsageError as `published`."""
+    printed, found, before = published(paper), [], dict(faults)
+    for table in paper.spec.tables:
+        groups, own = measures(paper, table, runs)
+        sound = {name: run for name, run in runs.items() if name not in own}
+        found += [_row(paper, cell, printed, groups, sound, before | own) for cell in paper.cells(table)]
+        faults |= own | faults
+    return found
+
+
+def measures(paper: Paper, name: str, runs: dict[str, Run]) -> tuple[Groups, dict[str, str]]:
+    """What a table takes from the runs, and the faults of those that lack what it asks for."""
+    found, faults, reads = {}, {}, {}
+    for cell in paper.cells(name):
+        for metric in filter(None, (cell.read.metric, cell.read.spread, cell.read.floor)):
+            for run in cell.runs:
+                reads.setdefault(run, {})[metric] = None
+    for run, metrics in reads.items():
+        try:
+            found |= {(run, each): _measures(runs[run], each, paper.table(name)) for each in metrics if run in runs}
+        except FedreproError as error:
+            faults[run] = str(error)
+    return found, faults
+
+
+def facts(cell: Any) -> dict[str, str]:
+    """The axes of a row of `cells`, or of published.csv, and its metric, as those of `Cell`."""
+    axes = dict(pair.split("=", 1) for pair in cell.variant.split(";") if pair)
+    return axes | {"dataset": cell.dataset, "method": cell.method, "metric": cell.metric}
+
+
+def spread_out(mean: str, spread: str) -> str:
+    """A number with its spread for a reader: a standard deviation, or a range."""
+    low, dots, high = spread.partition("..")
+    return f"{mean} ({low} – {high})" if dots else f"{mean} ± {spread}" if spread else mean
+
+
+def reproduced(cell: Any) -> str:
+    """Our number of a row of `cells` for a reader, or why there is none."""
+    if cell.reproduced:
+        return spread_out(cell.reproduced, cell.reproduced_spread)
+    return {"not-run": "not run", "missing": "missing"}.get(cell.status, "diverged")
+
+
+def allowed(cell: Any) -> str:
+    """How far the number of a row of `cells` may be from that of `compared_with`, or where it may lie, for a reader."""
+    return f"±{cell.limit:g}" if math.isnan(cell.least) else f"{cell.least:g} to {cell.greatest:g}"
+
+
+def decimals(number: str) -> int:
+    """How many digits a number has behind its point."""
+    return len(number.partition(".")[2])
+
+
+def _measures(run: Run, metric: str, table: Table) -> list[Measure]:
+    stop, ended, found = run.config.stop, run.record.seeds, []
+    shifts = sorted(stop.shifts) if stop and table.reduction == "final" else []  # else no record has
+    if table.checkpoints:
+        looks = run.checkpoints(metric, table.checkpoints)
+    else:
+        values = run.last(metric, table.last) if table.last else run.final(metric)
+        looks = {seed: {ended[seed].rounds: value} for seed, value in values.items()}
+    for seed in run.config.seeds:
+        shifted = {float(shift): each.get(metric, math.nan) for shift, each in ended[seed].shifted.items()}
+        moved = [shifted.get(shifts[end], math.nan) for end in (-1, 0)] if shifts else []
+        for round, value in looks.get(seed, {ended[seed].rounds: math.nan}).items():
+            found.append(Measure(run.name, seed, metric, value, ended[seed].status, round, *moved))
+    return found
+
+
+def _row(
+    paper: Paper, cell: Cell, printed: Numbers, groups: Groups, runs: dict[str, Run], faults: dict[str, str]
+) -> dict[str, Any]:
+    """One cell; what it does not have is empty. `runs` have no fault."""
+    table, number, facts = paper.table(cell.table), printed[cell.key], cell.facts | {"budget": paper.budget}
+    instead, deviation = remark_on(table.instead, facts), remark_on(table.deviations, facts)
+    other = _elsewhere(cell, instead.table, printed) if instead else number
+    label, ran = paper.spec.budgets[paper.budget].of(cell.table), [runs[run] for run in cell.runs if run in runs]
+    row = {
+        **{"paper": cell.paper, **number._asdict(), "published": number.mean, "published_spread": number.spread},
+        **{"compared_with": other.mean, "compared_with_spread": other.spread},
+        **_ours(table, cell, number, groups),
+        "compared_because": instead.reason if instead else "",
+        "deviation": deviation.reason if deviation else "",
+        "thresholds": sorted({run.config.stop.threshold for run in ran if run.config.stop}),
+        **{"runs": list(cell.runs), "lacks": list(cell.lacks)},
+        **{"read": cell.read.metric, "spread_of": cell.read.spread, "substitute_metric": cell.read.substitute},
+        "substitute_data": sorted({run.substitute for run in ran} - {""}),
+        "chosen": _chosen(paper, cell.runs[0]) if cell.runs else "",
+        **{"budget": paper.budget, "label": label.label},
+    }
+    fault = next((faults[run] for run in cell.runs if run in faults), "")
+    return row | _compared(table.tolerance, cell, row, fault, label.compare)
+
+
+def _elsewhere(cell: Cell, table: str, printed: Numbers) -> Any:
+    """What another table has for the same dataset, method and metric, and for those of the axes that it knows."""
+    for number in printed.values():
+        if number.table == table and facts(number).items() <= cell.facts.items():
+            return number
+    raise UsageError(f"{table} has no number to compare {cell} with: correct its `instead` in paper.toml.")
+
+
+def _ours(table: Table, cell: Cell, number: Any, groups: Groups) -> dict[str, Any]:
+    """What the seeds gave. Percent have two decimals, other units those of the published number."""
+    own, spreads, floors = (
+        [measure for run in cell.runs for measure in groups.get((run, metric), [])]
+        for metric in (cell.read.metric, cell.read.spread, cell.read.floor)
+    )
+    scale, places = SCALE.get(number.unit, 1.0), 2 if number.unit in SCALE else decimals(number.mean)
+    there, lost = ([m for m in own if (m.status == DIVERGED) == gone] for gone in (False, True))
+    values, raised, lowered = (_scaled(there, key, scale) for key in ("value", "raised", "lowered"))
+    if table.checkpoints and values:
+        middle = f"{statistics.median(values):.{places}f}"
+        spread = f"{min(values):.{places}f}..{max(values):.{places}f}"
+    else:
+        middle, spread = _mean(values, places), f"{statistics.pstdev(values):.{places}f}" if len(values) > 1 else ""
+        spread = _mean(_scaled(spreads, "value", scale), places) if cell.read.spread else spread
+    rounds = [m.round for m in there]
+    return {
+        **{"reproduced": middle, "reproduced_spread": spread, "n_seeds": len({m.seed for m in there})},
+        "measured": [[m.run, m.seed, m.round, round(value, 10)] for m, value in zip(there, values, strict=True)],
+        "rounds": sorted(set(rounds)) if table.checkpoints else rounds,
+        **{"raised": _mean(raised), "n_raised": len(raised), "lowered": _mean(lowered), "n_lowered": len(lowered)},
+        "capped": list(dict.fromkeys(m.seed for m in there if m.status == "cap")),
+        "diverged": [[m.seed, m.round] for m in lost],
+        "floor": sorted({f"{value:.{places}f}" for value in _scaled(floors, "value", 1.0)}),
+    }
+
+
+def _compared(tolerance: Tolerance, cell: Cell, row: dict[str, Any], fault: str, compare: bool) -> dict[str, Any]:
+    """How a number compares, of its printed digits so that a reader can repeat it."""
+    ours, expected, spread = row["reproduced"], float(row["compared_with"]), row["compared_with_spread"]
+    low, ranged, high = spread.partition("..")
+    limit, least, greatest = math.nan, math.nan, math.nan
+    difference = round(float(ours) - expected, 6) if ours else math.nan
+    if tolerance.widened is not None and ranged:
+        least, greatest = (round(float(end) * (1 + by * tolerance.widened), 6) for end, by in ((low, -1), (high, 1)))
+        inside = bool(ours) and least <= float(ours) <= greatest
+    else:
+        limit = round(tolerance.limit(expected, 0 if ranged else float(spread or 0)), 6)
+        inside = abs(difference) <= limit
+    replaced, declared = bool(cell.read.substitute), row["deviation"]
+    verdicts = (
+        ("not-run", not cell.runs, cell.reason),
+        ("missing", fault, fault),
+        ("not-compared", not compare or replaced, ""),
+        ("within", inside, ""),
+        ("deviation", declared, declared),
+        ("outside", True, "no deviation is declared"),
+    )
+    status, reason = next((status, reason) for status, applies, reason in verdicts if applies)
+    return {
+        "difference": difference if status in ("within", "outside", "deviation") else math.nan,
+        **({} if replaced else {"limit": limit, "least": least, "greatest": greatest}),
+        **{"status": status, "reason": f"{reason.rstrip('.')}.".lstrip(".")},
+    }
+
+
+def _scaled(measures: list[Measure], key: str, scale: float) -> list[float]:
+    """Those that there are of a field."""
+    return [scale * value for value in (getattr(measure, key) for measure in measures) if not math.isnan(value)]
+
+
+def _mean(values: list[float], places: int = 2) -> str:
+    return f"{statistics.fmean(values):.{places}f}" if values else ""
+
+
+def _chosen(paper: Paper, run: str) -> str:
+    values = ", ".join(f"{key} {value:g}" for key, value in paper.chosen(run).items())
+    if not values:
+        return ""
+    metric = paper.study(run).rule.metric.replace("_", " ")
+    return f"{values}: the best {metric} of a search on a seed of its own, see papers/{paper.name}/tuned.json."

@@ -1,0 +1,90 @@
+"""Rankings: the order of the cells in each column of a printed table, in print and here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+import pandas as pd
+
+from fedrepro.papers.load import Paper
+from fedrepro.papers.schema.cells import Point, words
+from fedrepro.results.cells import facts
+
+LEVEL = 0.05
+JUDGED = (
+    "Rankings compare what has a number here. The orders agree if Kendall's tau is so large that at most "
+    f"{100 * LEVEL:g}% of all orders have one as large, are reversed if it is as small, and undecided otherwise."
+)
+SAID = {"agrees": "the orders agree", "reversed": "the orders are reversed", "undecided": "undecided"}
+
+
+class Ranking(NamedTuple):
+    """One column: the names of its cells from the smallest number to the largest, as printed and as reproduced.
+
+    Cells of the same number, to the digits that are shown, are one entry: `A = B`.
+    `tau`: Kendall's tau-b; None with fewer than two cells, or where all are equal. `verdict`: a key of SAID.
+    """
+
+    column: str
+    printed: tuple[str, ...]
+    ours: tuple[str, ...]
+    tau: float | None
+    verdict: str
+
+    def __str__(self) -> str:
+        orders = f"paper {' < '.join(self.printed)}; here {' < '.join(self.ours)}"
+        return f"{self.column}: {orders}; {self.measured}, {SAID[self.verdict]}."
+
+    @property
+    def measured(self) -> str:
+        """Tau, for a reader."""
+        return f"Kendall's tau {'–' if self.tau is None else f'{self.tau:.2f}'}"
+
+
+def rankings(paper: Paper, table: str, cells: pd.DataFrame) -> list[Ranking]:
+    """The columns of a table that have a number here, in their order, from the paper's `cells`.
+
+    None where the table is not `ranked`, or the numbers of its budget are never compared.
+    """
+    ranked, columns = paper.table(table).ranked, {}
+    if not ranked or not paper.spec.budgets[paper.budget].of(table).compare:
+        return []
+    for cell in cells[(cells.table == table) & (cells.reproduced != "")].itertuples():
+        if set(ranked) <= (axes := facts(cell)).keys():
+            own = columns.setdefault(words({axis: axes.pop(axis) for axis in ranked}), [])
+            own.append((axes, float(cell.published), float(cell.reproduced)))
+    return [_ranking(column, *zip(*own, strict=True)) for column, own in columns.items()]
+
+
+def kendall(left: Sequence[float], right: Sequence[float]) -> tuple[float | None, float, float]:
+    """Kendall's tau-b of two lists of numbers (Kendall 1945), and which shares of all orders have at least and at most
+    as large a one; (None, 1, 1) where there is nothing to order."""
+    if min(len(set(left)), len(set(right))) < 2:
+        return None, 1.0, 1.0
+    from scipy import stats  # slow to import
+
+    above, below = (stats.kendalltau(left, right, alternative=side) for side in ("greater", "less"))
+    return float(above.statistic), float(above.pvalue), float(below.pvalue)
+
+
+def verdict(tau: float | None, above: float, below: float) -> str:
+    """Whether two orders agree more, or less, than nearly all do by chance."""
+    if tau is None:
+        return "undecided"
+    return "agrees" if above <= LEVEL else "reversed" if below <= LEVEL else "undecided"
+
+
+def _ranking(column: str, cells: Sequence[Point], printed: Sequence[float], ours: Sequence[float]) -> Ranking:
+    """Cells are named by the axes that tell them apart."""
+    telling = [axis for axis in dict.fromkeys(itertools.chain(*cells)) if len({cell.get(axis) for cell in cells}) > 1]
+    names = [words({axis: cell[axis] for axis in telling if axis in cell}) or cell["method"] for cell in cells]
+    found = kendall(printed, ours)
+    return Ranking(column, _order(names, printed), _order(names, ours), found[0], verdict(*found))
+
+
+def _order(names: Sequence[str], numbers: Sequence[float]) -> tuple[str, ...]:
+    ordered = sorted(zip(numbers, names, strict=True), key=itemgetter(0))
+    return tuple(" = ".join(name for _, name in same) for _, same in itertools.groupby(ordered, itemgetter(0)))

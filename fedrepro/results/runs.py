@@ -1,0 +1,147 @@
+"""Runs with a usable record: what was planned, recorded and watched, for the seeds of the spec."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from fedrepro.errors import FedreproError
+from fedrepro.papers.load import Paper
+from fedrepro.records import paths, record
+from fedrepro.records.config import RunConfig
+from fedrepro.records.record import DIVERGED, Record
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run. `name`: as the paper calls it. Values are in the record's unit, a fraction for accuracies."""
+
+    name: str
+    folder: Path
+    config: RunConfig
+    record: Record
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of the spec but for those that diverged, which have no result."""
+        return [seed for seed in self.config.seeds if self.record.seeds[seed].status != DIVERGED]
+
+    @property
+    def diverged(self) -> list[int]:
+        """The seeds of the spec that diverged."""
+        return [seed for seed in self.config.seeds if seed not in self.seeds]
+
+    @property
+    def capped(self) -> list[int]:
+        """The seeds of the spec that reached the cap without stopping."""
+        return [seed for seed in self.config.seeds if self.record.seeds[seed].status == "cap"]
+
+    @property
+    def substitute(self) -> str:
+        """What stands in for the paper's data; empty where it is the paper's own."""
+        return self.record.data.substitute or ""
+
+    @property
+    def metrics(self) -> set[str]:
+        """The metrics at the end of training, of any seed."""
+        return {metric for seed in self.seeds for metric in self.record.seeds[seed].metrics}
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """What was watched, (metric, round) by seed; NaN where a seed was not, or its value is not finite."""
+        every = record.curves(self.folder)
+        points = [(seed, *point) for seed in every if seed in self.seeds for point in every[seed]]
+        found = pd.DataFrame(points, columns=["seed", "round", "metric", "value"]).replace(
+            [math.inf, -math.inf], math.nan
+        )
+        return found.pivot(index=["metric", "round"], columns="seed", values="value")
+
+    @property
+    def watched(self) -> set[str]:
+        """The metrics of the curves."""
+        return set(self.curves.index.unique("metric"))
+
+    def curve(self, metric: str) -> pd.DataFrame:
+        """One metric, round by seed."""
+        found = self.curves.loc[metric] if metric in self.watched else pd.DataFrame(dtype=float)
+        return found.reindex(columns=self.seeds)
+
+    def final(self, metric: str) -> dict[int, float]:
+        """Seed -> a metric at the end of training. Raises FedreproError where a seed lacks it."""
+        found = {seed: self.record.seeds[seed].metrics.get(metric) for seed in self.seeds}
+        if absent := [seed for seed, value in found.items() if value is None]:
+            fault = f"{record.path(self.folder)} lacks {metric} of seed {absent[0]}"
+            raise FedreproError(remedied(self.record.paper, self.name, fault))
+        return found
+
+    def last(self, metric: str, rounds: int) -> dict[int, float]:
+        """Seed -> the mean of a metric over its last `rounds` rounds.
+
+        Raises FedreproError where the curve lacks one of these rounds.
+        """
+        remedy = "in paper.toml, train as many rounds and watch each of them"
+        ends = {seed: self.record.seeds[seed].rounds for seed in self.seeds}
+        wanted = {seed: range(end - rounds + 1, end + 1) for seed, end in ends.items()}
+        own = self._at(metric, wanted, f"the last {rounds} rounds", "their mean is", remedy)
+        return {seed: statistics.fmean(values.values()) for seed, values in own.items()}
+
+    def checkpoints(self, metric: str, parts: int) -> dict[int, dict[int, float]]:
+        """Seed -> round -> a metric at the ends of `parts` equal parts of training.
+
+        Raises FedreproError where the curve lacks one of them.
+        """
+        remedy = "set rounds and watch.test_every in paper.toml so that each of them is watched"
+        ends = [self.config.rounds * part / parts for part in range(1, parts + 1)]
+        wanted = dict.fromkeys(self.seeds, ends)
+        return self._at(metric, wanted, f"{parts} equal parts of training", "all are", remedy)
+
+    def _at(
+        self, metric: str, rounds: Mapping[int, Sequence[float]], which: str, what: str, remedy: str
+    ) -> dict[int, dict[int, float]]:
+        """Seed -> round -> value at the rounds of each seed, all of which it must have watched."""
+        found, curve = {}, self.curve(metric)
+        for seed, wanted in rounds.items():
+            own = curve[seed].reindex(wanted).dropna()
+            if len(own) < len(wanted):
+                had = f"{metric} at {len(own)} of {which} of seed {seed}, and {what} asked for"
+                raise FedreproError(f"{self.folder / 'curves.csv'} has {had}: {remedy}.")
+            found[seed] = {int(round): value for round, value in own.items()}
+        return found
+
+
+def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, str]]:
+    """The runs whose record is whole, of this budget and these settings, and has all seeds.
+
+    For each of the others one sentence that says what is wrong, and what mends it.
+    """
+    found, faults = {}, {}
+    for name in names:
+        config = paper.run(name)
+        folder = paths.run(paper.name, config.method, name, paper.root)
+        try:
+            found[name] = Run(name, folder, config, _record(folder, config, paper.budget))
+        except FedreproError as error:
+            faults[name] = remedied(paper.name, name, str(error))
+    return found, faults
+
+
+def remedied(paper: str, run: str, fault: str) -> str:
+    """The sentence about a run's fault with what mends it."""
+    return f"{fault}: run `fedrepro train --paper {paper} --run {run}`."
+
+
+def _record(folder: Path, config: RunConfig, budget: str) -> Record:
+    found, place = record.read(folder), record.path(folder)
+    if found.budget != budget:
+        raise FedreproError(f"{place} was made at budget {found.budget!r} instead of {budget!r}")
+    if found.identity.config != config.digest():
+        raise FedreproError(f"{place} was made with other settings than the spec's")
+    if absent := [seed for seed in config.seeds if seed not in found.seeds]:
+        raise FedreproError(f"{place} lacks seed {absent[0]}")
+    return found

@@ -1,0 +1,1 @@
+"""One run: the trainer, its checkpoints, its record."""

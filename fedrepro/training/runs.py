@@ -1,0 +1,259 @@
+"""One run on disk: training what its record lacks, under a lock, with checkpoints, until a signal asks to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import filelock
+import torch
+
+from fedrepro import methods
+from fedrepro.core import lift
+from fedrepro.core.types import Task
+from fedrepro.data import describe, load
+from fedrepro.errors import FedreproError, Interrupted, UsageError
+from fedrepro.files import write_text
+from fedrepro.records import record
+from fedrepro.records.config import RunConfig
+from fedrepro.records.curves import Curve
+from fedrepro.records.record import Identity, Place, Provenance, Record, Seed
+from fedrepro.training.checkpoints import Checkpoints
+from fedrepro.training.identity import current, extractor, identity, samples
+from fedrepro.training.train import Lane, Training
+
+WRITING = 20  # times as long as a checkpoint took to write, training goes on before the next
+PACKAGES = ("torch", "torchvision", "numpy", "numba", "fedrepro")
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained seed: its part of the record, its curve, its data's facts and, of a generator, its samples."""
+
+    seed: Seed
+    curve: list[Curve]
+    facts: dict
+    samples: bytes | None = None
+
+
+def execute(
+    config: RunConfig,
+    place: Place,
+    *,
+    device: str = "auto",
+    watch: Callable[[Training], None] = lambda training: None,
+    say: Callable[[str], None] = lambda line: None,
+    every: float = 60.0,
+) -> Record:
+    """Train the seeds that the record at `place` lacks, and return the record.
+
+    Seeds of an earlier record are kept if its identity is the same; those of an ad hoc run stay in it even if they are
+    not asked for again. An interrupted run goes on from its last checkpoint; one is written every `every` seconds
+    (0: each round), or as much more rarely as large ones take time. `watch` sees the training after each round, `say`
+    gets lines for the user. Raises UsageError for what cannot be run, Interrupted after SIGINT or SIGTERM.
+    """
+    chosen, wanted = resolve(device), identity(config)
+    with locked(place):
+        probe(place)
+        trained = kept(place, config, wanted)
+        if record.path(place.folder).exists() and not trained:
+            say("the earlier record is stale or damaged: all seeds are trained again")
+        if trained:
+            say(f"kept from the earlier record: seeds {', '.join(map(str, trained))}")
+        todo = [seed for seed in config.seeds if seed not in trained]
+        if todo:
+            training, began = prepare(config, tuple(todo), chosen), {"started": now(), "commit": commit()}
+            checkpoints = Checkpoints(place.state, wanted.model_dump() | {"seeds": todo}, say)
+            began = checkpoints.resume(training) or began
+            run_through(training, checkpoints, began, watch, every)
+            trained |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
+        written = write(config, place, wanted, trained)
+        Checkpoints(place.state, {}, say).clear()
+    return written
+
+
+def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> Training:
+    """The training of some of a run's seeds, at round 0."""
+    lift.keep_freed_memory()
+    data = {seed: load(config.dataset, seed, config.data) for seed in seeds}
+    first = data[seeds[0]]
+    task = Task(tuple(first.x.shape[1:]), first.classes, first.sizes)
+    return Training(config, methods.build(config.method, task, config.hyper), data, device)
+
+
+def resolve(device: str) -> torch.device:
+    """The device by name; "auto" is CUDA if there is one. UsageError where CUDA is asked for and missing."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("there is no CUDA device here: use --device cpu, or --device auto.")
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {device!r}: there is auto, cpu and cuda.")
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if name == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    return torch.device(name)
+
+
+def probe(place: Place) -> None:
+    """Fail before the training, not after it, where the record cannot be written."""
+    write_text(place.folder / ".probe", "").unlink()
+
+
+@contextlib.contextmanager
+def locked(place: Place) -> Iterator[None]:
+    """Hold the run's lock; the system frees it when the process ends, however it ends."""
+    lock = filelock.FileLock(f"{place.state}.lock", timeout=0)
+    try:
+        place.state.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise FedreproError(f"{place.folder} is being trained by another process: wait for it or stop it.") from error
+    except OSError as error:
+        raise UsageError(f"cannot write {place.state.parent}: {error.strerror}; work in another folder.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def run_through(training: Training, checkpoints: Checkpoints, began: dict, watch: Callable, every: float) -> None:
+    """Play all rounds, with a checkpoint when one is due and when a signal asks to stop."""
+    with signals() as asked:
+        saved, wait = time.monotonic(), every
+        for _ in training:
+            watch(training)
+            if asked and training.running:
+                checkpoints.save(training, began)
+                raise Interrupted(f"stopped after round {training.round}; the same command goes on from there.")
+            due = time.monotonic()
+            if training.running and due - saved >= wait:
+                checkpoints.save(training, began)
+                saved = time.monotonic()
+                wait = max(every, WRITING * (saved - due)) if every else 0.0
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[list[int]]:
+    """Inside the block, SIGINT and SIGTERM are noted in the list that it yields, so that the round can end."""
+    asked: list[int] = []
+    old = {each: signal.signal(each, lambda number, frame: asked.append(number)) for each in STOPPING}
+    if "DVC_STAGE" in os.environ:
+        die_with_parent()
+    try:
+        yield asked
+    finally:
+        for each, handler in old.items():
+            signal.signal(each, handler)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the pipeline that started this trainer is gone (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def kept(place: Place, config: RunConfig, wanted: Identity) -> dict[int, Trained]:
+    """The seeds of a current record that need no training: of a planned run those asked for, of another one all.
+
+    None are kept where the samples in the folder are of a seed that is no longer asked for.
+    """
+    found = current(place.folder, wanted)
+    if found is None:
+        return {}
+    seeds = found.seeds.keys() & set(config.seeds) if place.run else found.seeds.keys()
+    if samples(config) and first_shown(found.seeds) not in seeds:
+        return {}
+    curves = record.curves(place.folder)
+    return {seed: Trained(found.seeds[seed], curves[seed], found.data.facts[str(seed)]) for seed in sorted(seeds)}
+
+
+def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) -> Trained:
+    """The result of a finished lane."""
+    seed = Seed(
+        status=lane.status,
+        rounds=lane.rounds,
+        metrics=lane.metrics if lane.status != record.DIVERGED else {},
+        shifted={shift: found for shift, found in lane.crossed.items() if shift != "+0"},
+        rejected=lane.rejected,
+        seconds=round(lane.seconds, 3),
+        provenance=provenance(config, device, began),
+    )
+    return Trained(seed, lane.curve, lane.data.facts, lane.samples)
+
+
+def provenance(config: RunConfig, device: torch.device, began: dict) -> Provenance:
+    """How, with what and when a seed was trained; `began`: when training started, and the commit then."""
+    return Provenance(
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        versions={"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu {platform.machine()}",
+        threads=torch.get_num_threads(),
+        peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        precision=config.precision,
+        **began,
+        finished=now(),
+    )
+
+
+def write(config: RunConfig, place: Place, wanted: Identity, trained: dict[int, Trained]) -> Record:
+    """Write the record of all seeds, with curves and samples."""
+    trained = {seed: trained[seed] for seed in sorted(trained)}
+    seeds = {seed: each.seed for seed, each in trained.items()}
+    described, found = describe(config.dataset), extractor(config)
+    described = {key: value for key, value in described.items() if key != "fingerprint"}
+    fields = {
+        "paper": place.paper,
+        "run": place.run,
+        "budget": place.budget,
+        "config": config.model_copy(update={"seeds": tuple(trained)}),
+        "resolved": methods.resolved(config.method, config.hyper),
+        "identity": wanted,
+        "data": described | {"facts": {str(seed): each.facts for seed, each in trained.items()}},
+        "extractor": found.name if found else "",
+        "seeds": seeds,
+    }
+    name = samples(config)
+    shown = (name, content) if name and (content := trained[first_shown(seeds)].samples) else None
+    return record.write(place.folder, fields, {seed: each.curve for seed, each in trained.items()}, shown)
+
+
+def first_shown(seeds: dict[int, Seed]) -> int:
+    """The seed whose samples a run shows: the first that did not diverge, else the first."""
+    return min(seeds, key=lambda seed: (seeds[seed].status == record.DIVERGED, seed))
+
+
+def now() -> str:
+    """The time, in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def commit() -> str | None:
+    """The commit of this package's sources, with "+" where they differ from it; None where they are not in git."""
+    asked = ["ls-files", "."], ["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "."]
+    try:
+        tracked, head, changed = map(_git, asked)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head + "+" * bool(changed) if tracked else None
+
+
+def _git(words: list[str]) -> str:
+    """The answer of git in the folder of this package."""
+    done = subprocess.run(
+        ["git", *words], cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout.strip()

@@ -1,0 +1,288 @@
+"""The one trainer: it turns a method's cycle of phases for stacked seeds, watches, stops, and can be resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrepro.core import trees
+from fedrepro.core.lift import over_seeds
+from fedrepro.core.precision import PRECISIONS, products
+from fedrepro.core.streams import stream, torch_stream
+from fedrepro.core.types import Method, State
+from fedrepro.data import Federation
+from fedrepro.data.draws import Feeder
+from fedrepro.errors import UsageError
+from fedrepro.judges.classifier import Classified, Judge
+from fedrepro.judges.scoring import in_parts, score
+from fedrepro.nets.mlp import pixels
+from fedrepro.records.config import RunConfig
+from fedrepro.records.curves import Curve
+
+
+@dataclass
+class Lane:
+    """One seed's place in the run: its data, its streams and what it has shown so far.
+
+    `status` is "running" until the seed ends as "finished", "stopped", "cap" or "diverged", after `rounds` rounds.
+    `crossed`: by the threshold's shift (0 is the rule's own), the first round below it and the metrics there.
+    `watched`: the rows on which a classifier is followed, None for a generator. `kept` [K, samples, classes] are the
+    members' logits on them, `stale` the members that moved since. `samples`: the file that shows those of a generator,
+    empty ones unless it is finished.
+    """
+
+    seed: int
+    data: Federation
+    feeder: Feeder
+    judge: Judge
+    watched: tuple[Tensor, Tensor] | None
+    status: str = "running"
+    rounds: int = 0
+    rejected: int = 0
+    idle: int = 0  # rounds without an accepted client since one was accepted in training
+    seconds: float = 0.0
+    armed: bool = False
+    curve: list[Curve] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    crossed: dict[str, dict[str, float]] = field(default_factory=dict)
+    kept: Tensor | None = None
+    stale: set[int] = field(default_factory=set)
+    samples: bytes | None = None
+
+    SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics", "crossed")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the rule has stopped the seed, which may be followed for a while."""
+        return "+0" in self.crossed
+
+    def record(self, round: int, metric: str, value: float) -> None:
+        """One point of the seed's curve."""
+        self.curve.append((round, metric, value))
+
+
+class Training:
+    """One run's seeds, trained together: `for round in training` plays them until every seed has ended.
+
+    `state` stacks the seeds that still run, in the order of `running`; an ended seed leaves the stack, so nothing that
+    happens later can move its numbers.
+    """
+
+    def __init__(self, config: RunConfig, method: Method, data: dict[int, Federation], device: torch.device):
+        if config.watch.grad_norm and method.gradient is None:
+            raise UsageError(f"{config.method} has no single model whose gradient could be taken: unset grad_norm.")
+        if config.stop and method.generate:
+            raise UsageError(f"{config.method} has no training accuracy to stop at: leave stop out.")
+        self.config, self.method, self.device = config, method, device
+        self.round = 0
+        self.lanes = [self._lane(seed, federation) for seed, federation in data.items()]
+        self.state: State = trees.stack([self._start(lane) for lane in self.lanes])
+
+    def _lane(self, seed: int, data: Federation) -> Lane:
+        x, y = data.x.to(self.device), data.y.to(self.device)
+        feeder = Feeder(seed, x, y, data.sizes, augment=data.augment)
+        if self.method.generate:
+            from fedrepro.judges.generator import Generated  # of no concern to other methods
+
+            judge = Generated(self.config, self.method, data, seed, self.device)
+            return Lane(seed, data, feeder, judge, watched=None, samples=judge.samples(self.method, None))
+        samples = min(self.config.watch.samples, len(y))
+        rows = np.sort(stream(seed, purpose="watch").choice(len(y), samples, replace=False))
+        chosen = torch.from_numpy(rows).to(self.device)
+        members = set(range(len(data.sizes))) if self.method.members else set()
+        # Decoded once, and as autocast would round it every time.
+        seen = pixels(x[chosen]).to(PRECISIONS[self.config.watch.precision])
+        judge = Classified(data, self.device, self.config.watch.grad_norm)
+        return Lane(seed, data, feeder, judge, (seen, y[chosen]), stale=members)
+
+    def _start(self, lane: Lane) -> State:
+        state = self.method.init(lambda client, part: torch_stream(lane.seed, 0, client, part), lane.data.sizes)
+        return trees.map_tree(lambda leaf: leaf.to(self.device), state)
+
+    @property
+    def running(self) -> list[Lane]:
+        """The lanes behind the rows of `state`."""
+        return [lane for lane in self.lanes if lane.status == "running"]
+
+    def __iter__(self) -> Iterator[int]:
+        """Play rounds; yields the number of rounds played after each one."""
+        while self.running:
+            began = time.perf_counter()
+            ended = self._play()
+            self._leave(ended, (time.perf_counter() - began) / len(self.running))
+            yield self.round
+
+    def _play(self) -> dict[int, str]:
+        """One round of every running seed; returns how seeds end: {row of the stack: status}."""
+        place = self.round % len(self.method.phases)
+        phase = self.method.phases[place]
+        batches = [lane.feeder.draw(phase.draw, self.round) for lane in self.running]
+        with products(self.device.type, self.config.precision):
+            new, shown = over_seeds(phase.step, phase.alone)(self.state, batches)
+        accepted = shown["accepted"]
+        if not accepted.all():
+            new = without_rejected(self.state, new, torch.stack([batch.clients for batch in batches]), accepted)
+        # One memory layout whatever came before, so that a resumed run computes the same bits.
+        self.state = trees.map_tree(Tensor.contiguous, new)
+        self.round += 1
+        ended = {}
+        due = self.round % self.config.watch.step_every == 0 or self.round == self.config.rounds
+        for row, lane in enumerate(self.running):
+            for name, values in shown.items() if due else ():
+                if name == "loss" and self.method.generate:
+                    lane.record(self.round, "generator_loss", values[row].item())
+                elif name not in ("loss", "accepted"):
+                    lane.record(self.round, name, values[row].item())
+            if not accepted[row].any():
+                lane.idle += 1
+            elif phase.trains:
+                lane.idle = 0
+            if not lane.stopped:
+                lane.rounds = self.round
+                lane.rejected += int((~accepted[row]).sum())
+            if self.method.members:
+                lane.stale |= set(self.method.members.changed[place])
+            if status := self._watch(lane, row, shown["loss"][row]):
+                ended[row] = status
+        return ended
+
+    def _watch(self, lane: Lane, row: int, loss: Tensor) -> str | None:
+        """Extend the seed's curves where they are due and say whether, and how, the seed ends here."""
+        last = self.round == self.config.rounds
+        lost = lane.idle >= len(self.method.phases)
+        followed = lane.stopped
+        if last or lost or self.round % self.config.watch.train_every == 0:
+            lost |= not (loss.isfinite() if self.method.generate else self._follow(lane, row, lost))
+        if lost and not followed:
+            return "diverged"
+        tested = None
+        if last or (lane.stopped and not followed) or self.round % self.config.watch.test_every == 0:
+            tested = lane.judge.tests(self.method, trees.one(self.state, row))
+            if not finite(tested):
+                return "stopped" if followed else "diverged"
+            for metric, value in tested.items():
+                lane.record(self.round, metric, value)
+        if lane.stopped:
+            return "stopped" if last or lost or self._followed(lane) else None
+        if last:
+            lane.metrics = self._metrics(row, tested)
+            if not finite(lane.metrics):
+                return "diverged"
+            lane.samples = lane.judge.samples(self.method, trees.one(self.state, row))
+            return "cap" if self.config.stop else "finished"
+        return None
+
+    def _follow(self, lane: Lane, row: int, lost: bool) -> bool:
+        """Look at a classifier on the watched rows; returns whether what it shows there, and reports, is finite."""
+        accuracy, loss = self._look(lane, row)
+        lane.record(self.round, "train_accuracy", accuracy)
+        lane.record(self.round, "train_loss", loss)
+        return bool(np.isfinite(loss)) and (lost or self._cross(lane, row, accuracy))
+
+    def _cross(self, lane: Lane, row: int, accuracy: float) -> bool:
+        """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift.
+
+        Returns whether what a seed that crosses reports is finite.
+        """
+        stop = self.config.stop
+        if stop is None:
+            return True
+        lane.armed |= accuracy > stop.threshold + stop.margin
+        if not lane.armed or self.round < stop.warm_start:
+            return True
+        below = [f"{shift:+g}" for shift in (0, *stop.shifts) if accuracy < stop.threshold + shift]
+        if new := [shift for shift in below if shift not in lane.crossed]:
+            metrics = self._metrics(row)
+            if not finite(metrics):
+                return False
+            lane.crossed |= {shift: {"rounds": self.round, **metrics} for shift in new}
+            if "+0" in new:
+                lane.metrics = metrics
+        return True
+
+    def _followed(self, lane: Lane) -> bool:
+        """Whether a stopped seed has nothing more to show."""
+        stop = self.config.stop
+        shown = len(lane.crossed) > len(stop.shifts) or self.round >= lane.rounds + stop.follow
+        return shown and self.round >= stop.until
+
+    def _look(self, lane: Lane, row: int) -> tuple[float, float]:
+        """Accuracy and loss on the watched rows."""
+        with products(self.device.type, self.config.watch.precision):
+            return score(self._watched_logits(lane, row), lane.watched[1])
+
+    def _watched_logits(self, lane: Lane, row: int) -> Tensor:
+        x, state = lane.watched[0], trees.one(self.state, row)
+        if not self.method.members:
+            return in_parts(lambda part: self.method.predict(state, part), x)
+        if moved := tuple(sorted(lane.stale)):
+            fresh = in_parts(lambda part: self.method.members.logits(state, moved, part), x, dim=1)
+            if lane.kept is None:
+                lane.kept = fresh
+            else:
+                lane.kept[list(moved)] = fresh
+            lane.stale = set()
+        return lane.kept.mean(0)
+
+    def _metrics(self, row: int, tested: dict[str, float] | None = None) -> dict[str, float]:
+        """What the seed of a row reports now."""
+        return self.running[row].judge.metrics(self.method, trees.one(self.state, row), tested)
+
+    def _leave(self, ended: dict[int, str], seconds: float) -> None:
+        """Take ended seeds off the stack."""
+        lanes = self.running
+        for lane in lanes:
+            lane.seconds += seconds
+        for row, status in ended.items():
+            lanes[row].status = status
+        staying = [row for row in range(len(lanes)) if row not in ended]
+        if ended and staying:
+            self.state = trees.map_tree(torch.clone, trees.rows(self.state, staying))
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict]:
+        """Everything a resumed run needs: named tensors and JSON."""
+        tensors = {f"state.{name}": leaf for name, leaf in trees.leaves(self.state)}
+        for lane in self.lanes:
+            tensors[f"cursors.{lane.seed}"] = torch.from_numpy(lane.feeder.cursors)
+            if lane.kept is not None:
+                tensors[f"kept.{lane.seed}"] = lane.kept
+        lanes = [{key: getattr(lane, key) for key in Lane.SAVED} | {"stale": sorted(lane.stale)} for lane in self.lanes]
+        return tensors, {"round": self.round, "lanes": lanes}
+
+    def restore(self, tensors: dict[str, Tensor], notes: dict) -> None:
+        """Continue from a snapshot of the same configuration, seeds and data."""
+        state = {name.removeprefix("state."): leaf for name, leaf in tensors.items() if name.startswith("state.")}
+        self.state = trees.map_tree(lambda leaf: leaf.to(self.device, copy=True), trees.fill(self.state, state))
+        self.round = notes["round"]
+        for lane, saved in zip(self.lanes, notes["lanes"], strict=True):
+            for key in Lane.SAVED:
+                setattr(lane, key, saved[key])
+            lane.curve = [tuple(point) for point in saved["curve"]]
+            lane.stale = set(saved["stale"])
+            lane.feeder.cursors[:] = tensors[f"cursors.{lane.seed}"].numpy()
+            if f"kept.{lane.seed}" in tensors:
+                lane.kept = tensors[f"kept.{lane.seed}"].to(self.device, copy=True)
+
+
+def finite(metrics: dict[str, float]) -> bool:
+    """Whether all are numbers; one that is not says that training diverged."""
+    return bool(np.isfinite(list(metrics.values())).all())
+
+
+def without_rejected(old: State, new: State, clients: Tensor, accepted: Tensor) -> State:
+    """The new states [S, ...] in which rejected clients keep their own old rows; clients, accepted [S, C].
+
+    Server state needs no mending: a phase leaves rejected clients out of every aggregate.
+    """
+    states = []
+    for row in range(len(accepted)):
+        lost = clients[row][~accepted[row]]
+        before, after = trees.one(old, row), trees.one(new, row)
+        mend = lambda a, b, lost=lost: a.index_copy(0, lost, b[lost])  # noqa: E731
+        states.append({**after, "clients": trees.map_tree(mend, after["clients"], before["clients"])})
+    return trees.stack(states)

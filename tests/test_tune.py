@@ -1,0 +1,373 @@
+"""Tuning: thresholds, scores and choices by hand, and what a small pilot or search trains, keeps and enters."""
+
+import contextlib
+import csv
+import json
+import math
+from pathlib import Path
+
+import made
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrepro.errors import FedreproError, UsageError
+from fedrepro.papers.load import load_paper
+from fedrepro.papers.schema.tuning import Pilot, Search, Tuned
+from fedrepro.pipeline import tune
+from fedrepro.records.config import RunConfig, Stop
+from fedrepro.records.curves import read_curves
+from fedrepro.training import runs
+
+PILOT = """
+title = "A toy"
+
+[defaults]
+rounds = 50
+seeds = [0, 1]
+hyper = { batch = 16, hidden = 4, lr = 0.01 }
+watch = { samples = 100 }
+pilot = { seed = 1000, rounds = 9, every = 2, quantiles = [0.0, 1.0], fraction = 0.25 }
+
+[axes.dataset.Digits]
+dataset = "digits"
+
+[axes.method.Game]
+method = "f-irm"
+stop = { threshold = "pilot", warm_start = 3, margin = 0.1 }
+
+[axes.method.Plain]
+method = "fedsgd"
+
+[budgets.paper]
+label = "paper"
+
+[tables.t1]
+title = "Table 1"
+metrics = ["test_accuracy"]
+reduction = "final"
+tolerance = { spreads = 2, points = 3, reason = "a toy" }
+
+[[tables.t1.cells]]
+dataset = ["Digits"]
+method = ["Game", "Plain"]
+"""
+SEARCH = """
+title = "A toy"
+
+[defaults]
+rounds = 50
+seeds = [0, 1]
+hyper = { batch = 64, hidden = 4, lr = "search" }
+watch = { samples = 100 }
+
+[defaults.search]
+seed = 1000
+rounds = 4
+metric = "train_accuracy"
+last = 2
+data = { label_noise = 0.0 }
+grid = { lr = [1e-5, 0.05, 0.01] }
+
+[search]
+base = { aggregation = "AVG" }
+
+[axes.dataset.Digits]
+dataset = "digits"
+
+[axes.method.Plain]
+method = "fedsgd"
+
+[axes.method.Fixed]
+method = "fedavg"
+hyper = { lr = 0.01 }
+
+[axes.aggregation.AVG]
+run = ""
+
+[axes.aggregation.GMA]
+run = "gma"
+hyper = { eps = 1e-6 }
+
+[budgets.paper]
+label = "paper"
+
+[tables.t1]
+title = "Table 1"
+metrics = ["test_accuracy"]
+reduction = "final"
+tolerance = { spreads = 2, points = 3, reason = "a toy" }
+
+[[tables.t1.cells]]
+dataset = ["Digits"]
+method = ["Plain", "Fixed"]
+aggregation = ["AVG", "GMA"]
+"""
+STUDY = Path("studies/toy")
+TUNED = Path("papers/toy/tuned.json")
+
+
+@pytest.fixture
+def piloted(tmp_path, monkeypatch):
+    """The paper "toy", in the working folder, with a run that needs a pilot; returns its spec."""
+    monkeypatch.chdir(tmp_path)
+    return made.bare(PILOT) / "paper.toml"
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch):
+    """The paper "toy", in the working folder, with runs that need a search; returns its spec."""
+    monkeypatch.chdir(tmp_path)
+    return made.bare(SEARCH) / "paper.toml"
+
+
+class Log:
+    """What tuning shows: the titles, and per title the rounds that were trained and the lines that were said."""
+
+    def __init__(self):
+        self.titles, self.rounds, self.lines = [], [], []
+
+    @contextlib.contextmanager
+    def __call__(self, title):
+        self.titles.append(title)
+        self.rounds.append([])
+        yield self
+
+    def watch(self, training):
+        self.rounds[-1].append(training.round)
+
+    def say(self, line):
+        self.lines.append(line)
+
+
+def find(run):
+    """The run that the study is named after, its entry, and what it showed."""
+    log = Log()
+    return *tune.tune("toy", run, log, device="cpu"), log
+
+
+def pilot(**changes):
+    rule = {"threshold": 0, "warm_start": 2}
+    return Pilot(**({"seed": 1000, "rounds": 9, "quantiles": (0.1, 0.9), "fraction": 0.25, "rule": rule} | changes))
+
+
+def search(**changes):
+    return Search(**({"seed": 1, "rounds": 9, "metric": "validation_accuracy", "last": 3, "grid": {}} | changes))
+
+
+def curve(*values, metric="validation_accuracy", every=2):
+    return [(every * (t + 1), metric, value) for t, value in enumerate(values)]
+
+
+def accuracies(*values):
+    return curve(*values, metric="train_accuracy", every=1)
+
+
+# Pilots
+
+
+def test_the_threshold_by_hand():
+    # After the warm start: 0.5, 0.6, ..., 1.0, six numbers, whose quantile q is 0.5 + 0.5 q.
+    found = tune.threshold(pilot(), accuracies(0.1, 0.2, 0.9, 0.5, 0.8, 1.0, 0.7, 0.6))
+    assert found == {"threshold": 0.65, "lo": 0.55, "hi": 0.95}  # 0.55 + 0.25 (0.95 - 0.55)
+
+
+@pytest.mark.parametrize(("hi", "margin"), [(0.9, 0.05), (0.7, 0.05), (0.66, 0.03), (0.6, 0.0)])
+def test_the_margin_is_at_most_half_of_the_way_to_hi(hi, margin):
+    found = Tuned(kind="pilot", threshold=0.6, hi=hi, config_digest="")
+    config = pilot().settled(RunConfig(method="f-irm", dataset="digits", rounds=9), found)
+    assert config.stop == Stop(threshold=0.6, warm_start=2, margin=margin)
+
+
+@pytest.mark.parametrize(("fraction", "wanted"), [(0.0, 0.5), (0.5, 0.6), (1.0, 0.7)])
+def test_the_fraction_goes_from_lo_to_hi(fraction, wanted):
+    found = tune.threshold(pilot(fraction=fraction, quantiles=(0, 1)), accuracies(0, 1, 0.5, 0.6, 0.7))
+    assert found["threshold"] == wanted
+
+
+def test_only_training_accuracy_is_looked_at():
+    plain = accuracies(0.1, 0.2, 0.5, 0.6, 0.7)
+    others = [(round, metric, 0.01) for round in range(1, 6) for metric in ("test_accuracy", "train_loss", "test_loss")]
+    assert tune.threshold(pilot(), plain + others) == tune.threshold(pilot(), plain)
+
+
+def test_a_pilot_is_trained_and_entered(piloted):
+    run, entry, log = find("digits-game")
+    assert (run, log.titles, log.rounds) == ("digits-game", ["pilot of digits-game, toy"], [list(range(1, 10))])
+    folder = STUDY / "digits-game"
+    record = json.loads((folder / "record.json").read_text())
+    assert (record["run"], record["budget"]) == ("pilot-digits-game", "pilot")
+    assert list(record["seeds"]) == ["1000"]
+    assert record["config"]["stop"] is None
+    assert record["config"]["rounds"] == record["seeds"]["1000"]["rounds"] == 9
+
+    with open(folder / "curves.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "train_accuracy"]
+    assert [int(row["round"]) for row in rows] == [2, 4, 6, 8, 9]
+    values = [float(row["value"]) for row in rows][1:]  # after round 3
+    assert entry["threshold"] == pytest.approx(min(values) + 0.25 * np.ptp(values), abs=1e-4)
+    assert (entry["lo"], entry["hi"]) == (min(values), max(values))
+    assert list(entry) == ["kind", "threshold", "lo", "hi", "seed", "rounds", "config_digest"]
+    assert (entry["kind"], entry["seed"], entry["rounds"]) == ("pilot", 1000, 9)
+
+    stop = load_paper("toy").run("digits-game").stop
+    assert (stop.threshold, stop.warm_start) == (entry["threshold"], 3)
+    assert stop.margin == pytest.approx(min(0.1, (entry["hi"] - entry["threshold"]) / 2), abs=1e-4)
+    assert json.loads(TUNED.read_text()) == {"digits-game": entry}
+
+
+def test_entries_are_in_the_order_of_runs(piloted):
+    entries = {run: {"threshold": threshold} for run, threshold in (("m-run", 0.3), ("z-run", 0.2), ("a-run", 0.1))}
+    for run, entry in entries.items():
+        tune.enter(TUNED, run, entry)
+    assert json.loads(TUNED.read_text()) == entries
+    assert list(json.loads(TUNED.read_text())) == ["a-run", "m-run", "z-run"]
+    tune.enter(TUNED, "m-run", {"threshold": 0.4})
+    assert json.loads(TUNED.read_text()) == entries | {"m-run": {"threshold": 0.4}}
+
+
+def test_a_diverged_pilot_is_no_threshold(piloted):
+    piloted.write_text(PILOT.replace("lr = 0.01", "lr = 1e30"))
+    with pytest.raises(FedreproError, match="the pilot of digits-game diverged in round 2"):  # the first looked at
+        find("digits-game")
+    assert not TUNED.exists()
+
+
+@pytest.mark.parametrize(("run", "message"), [("digits-plain", "needs no tuning"), ("digits-gam", "did you mean")])
+def test_a_run_that_leaves_nothing_open(piloted, run, message):
+    with pytest.raises(UsageError, match=message):
+        find(run)
+    assert not Path("studies").exists()
+
+
+# Score and choice of a search
+
+
+def test_the_score_by_hand():
+    assert tune.score(search(), curve(0.9, 0.1, 0.2, 0.6)) == 0.3
+    assert tune.score(search(last=1), curve(0.9, 0.1, 0.2, 0.6)) == 0.6
+    assert tune.score(search(last=4), curve(0.9, 0.1, 0.2, 0.6)) == 0.45
+
+
+def test_nothing_but_its_metric_is_looked_at():
+    others = curve(0.9, 0.9, 0.9, 0.9, metric="test_accuracy") + curve(0.8, 0.8, metric="train_accuracy")
+    assert tune.score(search(), others[:3] + curve(0.1, 0.2, 0.6) + others[3:]) == 0.3
+
+
+def test_a_score_that_is_not_finite_is_none():
+    assert tune.score(search(), curve(0.1, math.nan, 0.2)) is None
+
+
+def test_a_curve_without_the_metric_or_with_too_little_of_it_is_refused():
+    with pytest.raises(UsageError, match="unknown metric of a search 'validation_accuracy'.*'train_accuracy'"):
+        tune.score(search(), curve(0.1, 0.2, 0.3, metric="train_accuracy"))
+    with pytest.raises(
+        UsageError, match="validation_accuracy was watched in 2 rounds, and the mean over the last 3 is"
+    ):
+        tune.score(search(), curve(0.1, 0.2))
+
+
+def test_ties_go_to_the_first_and_diverged_points_lose():
+    assert tune.choose({"a": 0.5, "b": 0.7, "c": 0.7}) == "b"
+    assert tune.choose({"a": None, "b": 0.0}) == "b"
+    assert tune.choose({"a": None, "b": None}) is None
+
+
+@given(st.dictionaries(st.text(), st.none() | st.floats(0, 1)))
+def test_the_choice_is_the_first_that_no_other_beats(scores):
+    best = tune.choose(scores)
+    there = [score for score in scores.values() if score is not None]
+    if best is None:
+        assert there == []
+    else:
+        assert scores[best] == max(there)
+        assert next(name for name, score in scores.items() if score == max(there)) == best
+
+
+# The whole search
+
+
+def test_every_point_is_trained_and_the_best_one_entered(searched):
+    TUNED.write_text(json.dumps({"z-run": {"kind": "search", "chosen": {"lr": 1}, "config_digest": "a"}}))
+    run, entry, log = find("digits-plain")
+    assert run == "digits-plain"
+    names = ["lr-1e-05", "lr-0.05", "lr-0.01"]
+    assert log.titles == [f"search of digits-plain, toy: {name}, {n} of 3" for n, name in enumerate(names, 1)]
+    assert log.rounds == [[1, 2, 3, 4]] * 3
+    assert list(entry) == ["kind", "chosen", "metric", "scores", "seed", "rounds", "config_digest"]
+    assert list(entry["scores"]) == names
+    for name, lr in zip(names, (1e-5, 0.05, 0.01), strict=True):
+        record = json.loads((STUDY / "digits-plain" / name / "record.json").read_text())
+        assert (record["paper"], record["run"], record["budget"]) == ("toy", f"search-digits-plain-{name}", "search")
+        assert (record["config"]["hyper"]["lr"], record["config"]["rounds"]) == (lr, 4)
+        assert record["config"]["data"] == {"label_noise": 0.0}
+        assert list(record["seeds"]) == ["1000"]
+        points = read_curves(STUDY / "digits-plain" / name / "curves.csv")[1000]
+        last = [value for _, metric, value in points if metric == "train_accuracy"][-2:]
+        assert entry["scores"][name] == pytest.approx(sum(last) / 2, rel=1e-5)
+    best = max(entry["scores"], key=entry["scores"].get)
+    assert best != names[0]  # a step too small to learn anything
+    assert entry["chosen"] == {"lr": float(best.removeprefix("lr-"))}
+    assert list(json.loads(TUNED.read_text())) == ["digits-plain", "z-run"]
+    assert json.loads(TUNED.read_text())["digits-plain"] == entry
+    assert load_paper("toy").run("digits-plain").hyper["lr"] == entry["chosen"]["lr"]
+
+
+def test_masked_runs_share_the_search_of_their_base(searched):
+    run, entry, _ = find("digits-plain-gma")
+    assert run == "digits-plain"
+    assert list(json.loads(TUNED.read_text())) == ["digits-plain"]
+    record = json.loads((STUDY / "digits-plain/lr-0.05/record.json").read_text())
+    assert "eps" not in record["config"]["hyper"]
+    config = load_paper("toy").run("digits-plain-gma")
+    assert (config.hyper["lr"], config.hyper["eps"], config.data) == (entry["chosen"]["lr"], 1e-6, {})
+
+
+def test_an_interrupted_search_goes_on(searched, monkeypatch):
+    started, train = [], runs.execute
+
+    def stop_at_the_second(config, place, **how):
+        started.append(place.folder.name)
+        if len(started) == 2:
+            raise KeyboardInterrupt
+        return train(config, place, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "execute", stop_at_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            find("digits-plain")
+    assert not TUNED.exists()
+    _, entry, log = find("digits-plain")
+    assert log.rounds == [[], [1, 2, 3, 4], [1, 2, 3, 4]]
+    assert log.lines == ["kept from the earlier record: seeds 1000"]
+    assert find("digits-plain")[1] == entry
+
+
+def test_a_point_that_diverges_loses(searched):
+    searched.write_text(SEARCH.replace("[1e-5, 0.05, 0.01]", "[1e30, 0.01]"))
+    _, entry, _ = find("digits-plain")
+    assert entry["scores"]["lr-1e+30"] is None
+    assert entry["chosen"] == {"lr": 0.01}
+
+
+def test_a_search_whose_points_all_diverge_finds_nothing(searched):
+    searched.write_text(SEARCH.replace("[1e-5, 0.05, 0.01]", "[1e30, 1e31]"))
+    with pytest.raises(
+        FedreproError, match="every point of the search of digits-plain diverged: give search.grid small"
+    ):
+        find("digits-plain")
+    assert not TUNED.exists()
+
+
+def test_a_metric_that_is_not_watched_is_refused(searched):
+    searched.write_text(SEARCH.replace('"train_accuracy"', '"train_acuracy"'))
+    with pytest.raises(UsageError, match="unknown metric of a search 'train_acuracy': did you mean 'train_accuracy'"):
+        find("digits-plain")
+
+
+@pytest.mark.parametrize(("run", "message"), [("digits-fixed", "needs no tuning"), ("digits-plai", "did you mean")])
+def test_a_run_without_a_search(searched, run, message):
+    with pytest.raises(UsageError, match=message):
+        find(run)
+    assert not Path("studies").exists()
