@@ -49,7 +49,7 @@ def write_json(path: str | Path, value: object) -> Path:
 
 
 def json_text(value: object) -> str:
-    """What `write_json` writes: keys in the order given, so equal values give equal bytes."""
+    """The text that `write_json` writes: keys in the order given, so equal values give equal bytes."""
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

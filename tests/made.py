@@ -193,3 +193,28 @@ def watch(loaded: Paper, run: str, curves: dict[int, dict[str, dict[int, float]]
     for seed, entry in entries.items():
         content["seeds"][seed.removeprefix("seed_")] |= entry
     write(loaded.root, run, content, text)
+
+
+REMARKS = """
+[[tables.t1.deviations]]
+when = { method = "Plain", metric = "train_accuracy" }
+reason = "the toy's budget is unknown"
+
+[[tables.t1.not_run]]
+when = { type = "parallel", metric = "test_accuracy" }
+reason = "there was no time"
+"""
+
+
+def motley(root: Path) -> Paper:
+    """A table with every status and every footnote, as records."""
+    paper(root, spec=SPEC + REMARKS)
+    toy = records(root, toys_plain=[(0.70, 0.10), (0.71, 0.11), (0.72, 0.15)])
+    content = record(toy, "toys-game-parallel", ACCURACIES["toys-game-parallel"])
+    content["seeds"]["0"] |= {"status": "diverged", "metrics": {}, "rounds": 12}
+    content["seeds"]["1"] |= {"status": "cap", "rounds": 100}
+    write(root, "toys-game-parallel", content)
+    content = record(toy, "toys-game-sequential", [(0.50, 0.66), (0.51, 0.67), (0.52, 0.68)])
+    content["data"]["substitute"] = "other toys"
+    write(root, "toys-game-sequential", content)
+    return toy

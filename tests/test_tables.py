@@ -15,29 +15,12 @@ from fedrepro.results import evaluate
 from fedrepro.results.evaluate import evaluate as fresh
 
 GOLDEN = Path(__file__).parent / "golden"
-REMARKS = """
-[[tables.t1.deviations]]
-when = { method = "Plain", metric = "train_accuracy" }
-reason = "the toy's budget is unknown"
-
-[[tables.t1.not_run]]
-when = { type = "parallel", metric = "test_accuracy" }
-reason = "there was no time"
-"""
 
 
 @pytest.fixture
 def motley(tmp_path):
     """A table with every status and every footnote, evaluated."""
-    made.paper(tmp_path, spec=made.SPEC + REMARKS)
-    toy = made.records(tmp_path, toys_plain=[(0.70, 0.10), (0.71, 0.11), (0.72, 0.15)])
-    record = made.record(toy, "toys-game-parallel", made.ACCURACIES["toys-game-parallel"])
-    record["seeds"]["0"] |= {"status": "diverged", "metrics": {}, "rounds": 12}
-    record["seeds"]["1"] |= {"status": "cap", "rounds": 100}
-    made.write(tmp_path, "toys-game-parallel", record)
-    record = made.record(toy, "toys-game-sequential", [(0.50, 0.66), (0.51, 0.67), (0.52, 0.68)])
-    record["data"]["substitute"] = "other toys"
-    made.write(tmp_path, "toys-game-sequential", record)
+    toy = made.motley(tmp_path)
     stored(toy)
     return toy
 

@@ -1,4 +1,4 @@
-"""What the commands have in common: their options, the consoles that they print to, the papers that they are about."""
+"""Shared by the commands: their options, the consoles that they print to, the papers that they are about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is, and how a run ended, as rich tables."""
+"""Lists of methods, datasets, papers, tables and runs, and how a run ended, as rich tables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What everything stands on: types, trees of tensors, vectorising, random streams, optimisers, precision."""
+"""The foundation: types, trees of tensors, vectorising, random streams, optimisers, precision."""

@@ -171,7 +171,7 @@ def find(name: str) -> Row:
 
 
 def numerics(name: str) -> int:
-    """What identifies the numbers of a method: a run whose record has another one is trained again."""
+    """The NUMERICS of a method: a run whose record has another one is trained again."""
     row = find(name)
     return NUMERICS[row.family] if name in REGISTRY else row.numerics
 

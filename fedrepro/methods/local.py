@@ -1,4 +1,4 @@
-"""What clients compute: local training from the model of the round, gradients and risks of their whole data."""
+"""Computation of the clients: local training from the model of the round, gradients and risks of their whole data."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Local:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """What clients remember beside the drift's memory."""
+        """The memory of clients beside the drift's memory."""
         return ("opt",) * self.keep + ("updates",) * (self.penalised is not None)
 
     def memory(self, params: State, clients: int) -> State:
-        """What the clients remember at first [K, ...]: the drift's memory, and what else they keep beside it."""
+        """The first memory of the clients [K, ...]: the drift's memory, and what else they keep beside it."""
         drift = trees.repeat(self.drift.init(params), clients) if self.drift else {}
         first = {"opt": trees.repeat(self.rule.init(params), clients), "updates": torch.zeros(clients).long()}
         return {"drift": drift, **{name: first[name] for name in self.kept}} if self.kept else drift

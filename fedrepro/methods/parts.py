@@ -1,4 +1,4 @@
-"""What methods with one shared model are composed of: drifts, server rules, and the mask that goes around these."""
+"""Parts of methods with one shared model: drifts, server rules, and the mask that goes around these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Signs = Literal["equal", "size"]
 
 
 class Drift(NamedTuple):
-    """What keeps a client's local steps near the others': an addition to its gradients, and what it remembers.
+    """A pull that keeps a client's local steps near the others': an addition to its gradients, and what it remembers.
 
     init:  parameters -> memory of one client; what all share begins as the same
     pull:  (params, anchor, memory, shared) -> addition to the gradient; the anchor is the model of the round's start

@@ -1,4 +1,4 @@
-"""What a claim compares: pairs of cells, and groups of pairs, by the names of their runs."""
+"""The comparisons of a claim: pairs of cells, and groups of pairs, by the names of their runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What has one verdict: a pair, the mean over `pooled` pairs, or that of `larger` against that of `smaller`.
+    """One verdict is about it: a pair, the mean over `pooled` pairs, or that of `larger` against that of `smaller`.
 
     Of pooled pairs each is one observation, as else each seed is.
     """

@@ -44,12 +44,12 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What published.csv is joined on."""
+        """The key on which published.csv is joined."""
         return (self.table, self.dataset, self.variant, self.method, self.metric)
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a remark's `when` may ask for: the cell's axes and its metric."""
+        """The facts that a remark's `when` may ask for: the cell's axes and its metric."""
         axes = dict(pair.split("=", 1) for pair in self.variant.split(";") if pair)
         return axes | {"dataset": self.dataset, "method": self.method, "metric": self.metric}
 
@@ -153,7 +153,7 @@ class Paper:
     # Claims
 
     def comparisons(self, claim: str) -> list[Comparison]:
-        """What a claim compares; UsageError where it names a cell that no table and no figure has."""
+        """The comparisons of a claim; UsageError where it names a cell that no table and no figure has."""
         return comparisons.comparisons(self.spec.claims[claim], partial(self._run_of, claim))
 
     def references(self, claim: str) -> dict[str, str | None]:

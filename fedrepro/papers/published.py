@@ -47,7 +47,7 @@ def read(paper: Paper) -> pd.DataFrame:
 
 
 def _fault(row: dict[str, str | None], kind: str, paper: str) -> str:
-    """What is wrong with a row; empty where nothing is."""
+    """The fault of a row; empty where nothing is."""
     if None in row or None in row.values():
         return f"it must have {len(COLUMNS[kind])} fields"
     if row["paper"] != paper:

@@ -1,4 +1,4 @@
-"""What the command line asks for as a configuration and a place: defaults or a planned run, then the user's changes."""
+"""A request of the command line as a configuration and a place: defaults or a planned run, then the user's changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS = ("method", "dataset", "precision")
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for, as typed; None and () where nothing was."""
+    """A request as typed; None and () where nothing was."""
 
     method: str | None = None
     dataset: str | None = None

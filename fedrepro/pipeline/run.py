@@ -35,12 +35,12 @@ class Planned:
 
     @property
     def title(self) -> str:
-        """What is trained, in a few words."""
+        """The heading of its display."""
         return title(self.config, self.place)
 
 
 def title(config: RunConfig, place: Place) -> str:
-    """What is trained, in a few words."""
+    """The heading of a training's display: run or method, dataset and seeds."""
     seeds = "seed" if len(config.seeds) == 1 else "seeds"
     return f"training {place.run or config.method} on {config.dataset}, {seeds} {', '.join(map(str, config.seeds))}"
 

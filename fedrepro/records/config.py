@@ -48,7 +48,7 @@ class Stop(Strict):
 
 
 class Watch(Strict):
-    """What is evaluated while training: the curves and the stopping rule.
+    """Evaluation while training: the curves and the stopping rule.
 
     `samples`: rows of the pooled training data (a fixed random subset; the final metrics use all of them).
     `train_every`, `test_every`: rounds between evaluations; the last round is always evaluated on everything.

@@ -35,7 +35,7 @@ def shown(metric: str, value: float) -> float:
 
 
 def digits(value: float) -> float:
-    """What figures and claims keep of a number: six significant digits, so that it is what its CSV file says."""
+    """A number with six significant digits, as figures and claims keep it and the CSV files have it."""
     return float(f"{value:.6g}")
 
 

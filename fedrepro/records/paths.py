@@ -88,5 +88,5 @@ def sheet(paper: str, sheet: str, root: Root = ".") -> Path:
 
 
 def manifest(source: str, root: Root = ".") -> Path:
-    """What a source's files are."""
+    """The manifest of a source: its files with their checksums."""
     return Path(root) / MANIFESTS / f"{source}.json"

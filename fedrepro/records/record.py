@@ -11,25 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+from pydantic import FiniteFloat, ValidationError
 
 from fedrepro.errors import FedreproError
 from fedrepro.files import file_digest, write_bytes, write_json, write_text
-from fedrepro.records.config import RunConfig, Value, first_fault
+from fedrepro.records.config import RunConfig, Strict, Value, first_fault
 from fedrepro.records.curves import Curve, curves_text, read_curves
 from fedrepro.records.paths import SAMPLES, STATE
 
-FORMAT = 2
 DIVERGED = "diverged"
 
 
-class Part(BaseModel):
-    """Unknown keys fail, and nothing changes after validation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Numerics(Part):
+class Numerics(Strict):
     """Numbers that are raised by hand in the commit that changes what is computed: by the engine, method or dataset."""
 
     engine: int
@@ -37,8 +30,8 @@ class Numerics(Part):
     data: int
 
 
-class Identity(Part):
-    """What a run's numbers depend on; a record with another identity is stale.
+class Identity(Strict):
+    """The settings, data and code version behind a run's numbers; a record with another identity is stale.
 
     config: `RunConfig.digest`; data: the fingerprint of the source's pinned files; extractor: sha256 of the network
     that judges generated images, "" of a run without such images.
@@ -50,7 +43,7 @@ class Identity(Part):
     extractor: str = ""
 
 
-class Provenance(Part):
+class Provenance(Strict):
     """How, with what and when a seed was trained. No part of it is identity."""
 
     command: str
@@ -64,7 +57,7 @@ class Provenance(Part):
     commit: str | None
 
 
-class Seed(Part):
+class Seed(Strict):
     """How the training of one seed ended, and its final metrics (none where it diverged).
 
     `shifted`: the metrics where the stopping threshold, moved by the key, would have ended it, if it would have.
@@ -79,7 +72,7 @@ class Seed(Part):
     provenance: Provenance
 
 
-class Data(Part):
+class Data(Strict):
     """The data of a run. `substitute` says what stands in for the paper's own; `facts`: what was measured, by seed."""
 
     dataset: str
@@ -90,13 +83,13 @@ class Data(Part):
     facts: dict[str, dict] = {}
 
 
-class Record(Part):
+class Record(Strict):
     """A whole record. `curves`, `samples`: the sha256 of these files; `extractor`: the name of the judging network.
 
     `resolved`: every hyper-parameter with its default, and network and optimiser by name.
     """
 
-    format: Literal[2] = FORMAT
+    format: Literal[2] = 2
     paper: str | None
     run: str | None
     budget: str

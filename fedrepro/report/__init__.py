@@ -1,1 +1,1 @@
-"""What people read: tables, figures, claims, summaries, the page."""
+"""The report for readers: tables, figures, claims, summaries, the page."""

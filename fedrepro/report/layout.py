@@ -46,7 +46,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in one place: text, the status that it shows, the numbers of its notes.
+    """The content of one place: text, the status that it shows, the numbers of its notes.
 
     `cell`: the row of the frame `cells` behind a reproduced number, else None.
     """
@@ -78,7 +78,7 @@ class Sheet:
 
     @property
     def told(self) -> list[str]:
-        """What stands below the table: its legend, then the rankings."""
+        """The lines below the table: its legend, then the rankings."""
         return [*self.legend, *map(str, self.rankings)]
 
     def note(self, *texts: str) -> tuple[int, ...]:
@@ -186,7 +186,7 @@ def _title(table: Table, cells: pd.DataFrame) -> str:
 
 
 def _legend(paper: Paper, name: str, cells: pd.DataFrame, moved: bool, ranked: bool) -> list[str]:
-    """What the numbers are, how they are compared, and what the heads of the columns are."""
+    """The meaning of the numbers and of the heads of columns, and how numbers are compared."""
     table, first = paper.table(name), cells.iloc[0]
     unit = first["read"] if first.substitute_metric else first.unit.replace("_", " ")
     ran = {place for cell in paper.cells(name) for place in cell.grid}

@@ -1,4 +1,4 @@
-"""What reproduces and what does not: the counts, verdicts and reasons, of each paper and of all."""
+"""Summaries: the counts, verdicts and reasons, of each paper and of all."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def texts(paper: Paper, table: str, cells: pd.DataFrame) -> dict[Path, str]:
-    """What the files of a table say, of its rows of the frame `cells`."""
+    """The texts of the files of a table, from its rows of the frame `cells`."""
     sheet = layout.sheet(paper, table, cells)
     drawn = (csv_text(cells), layout.markdown(sheet), latex.table(sheet))
     return dict(zip(paths.table(paper.name, table, paper.root), drawn, strict=True))

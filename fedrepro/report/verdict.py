@@ -1,4 +1,4 @@
-"""What `fedrepro check` found, for the terminal."""
+"""The findings of `fedrepro check`, for the terminal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _gap(cell: Any) -> str:
 
 
 def _tolerances(tolerances: dict[str, str], cells: pd.DataFrame) -> list[Text]:
-    """What the tolerance of each table with a compared cell is, and why; tables with the same share a line."""
+    """The tolerance of each table with a compared cell, and its reason; tables with the same share a line."""
     tables: dict[str, list[str]] = {}
     for table in cells[cells.difference.notna()].table.unique():
         tables.setdefault(tolerances[table], []).append(table)

@@ -61,7 +61,7 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
 
 
 def measures(paper: Paper, name: str, runs: dict[str, Run]) -> tuple[Groups, dict[str, str]]:
-    """What a table takes from the runs, and the faults of those that lack what it asks for."""
+    """The measures that a table takes from the runs, and the faults of those that lack what it asks for."""
     found, faults, reads = {}, {}, {}
     for cell in paper.cells(name):
         for metric in filter(None, (cell.read.metric, cell.read.spread, cell.read.floor)):
@@ -146,7 +146,7 @@ def _row(
 
 
 def _elsewhere(cell: Cell, table: str, printed: Numbers) -> Any:
-    """What another table has for the same dataset, method and metric, and for those of the axes that it knows."""
+    """The number of another table for the same dataset, method and metric, and for those axes that it knows."""
     for number in printed.values():
         if number.table == table and facts(number).items() <= cell.facts.items():
             return number
@@ -154,7 +154,7 @@ def _elsewhere(cell: Cell, table: str, printed: Numbers) -> Any:
 
 
 def _ours(table: Table, cell: Cell, number: Any, groups: Groups) -> dict[str, Any]:
-    """What the seeds gave. Percent have two decimals, other units those of the published number."""
+    """Our number over the seeds. Percent have two decimals, other units those of the published number."""
     own, spreads, floors = (
         [measure for run in cell.runs for measure in groups.get((run, metric), [])]
         for metric in (cell.read.metric, cell.read.spread, cell.read.floor)

@@ -25,7 +25,7 @@ KEY = ["paper", "table", "dataset", "variant", "method", "metric"]
 
 
 class Check(NamedTuple):
-    """What was found, and one sentence for each thing that must be mended or declared.
+    """The findings, and one sentence for each thing that must be mended or declared.
 
     `counts`: paper -> table -> status -> cells. `tolerances`: paper -> table -> what it is and why. `claims`: paper ->
     claim -> verdict; one that fails is a finding about the paper and no problem. `cells`: those of all papers.
@@ -66,7 +66,7 @@ def check(papers: list[Paper]) -> Check:
 
 
 def problems(paper: Paper, fresh: Reproduction) -> list[str]:
-    """What must be mended or declared of a paper, whose records give `fresh`."""
+    """The problems of a paper, whose records give `fresh`."""
     found = list(fresh.faults.values())
     for table, own in by_table(paper, fresh.cells).items():
         found += [_outside(cell) for cell in own[own.status == "outside"].itertuples()]
@@ -99,7 +99,7 @@ def allowed(tolerance: Tolerance) -> str:
 
 
 def tolerated(tolerance: Tolerance) -> str:
-    """What is allowed, and why."""
+    """The tolerance, and its reason."""
     return f"{allowed(tolerance)}, because {tolerance.reason}"
 
 

@@ -50,7 +50,7 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
 
 
 def readings(paper: Paper, name: str, runs: dict[str, Run], faults: dict[str, str]) -> Readings:
-    """What a claim's comparisons are made of, to six digits; a run without a usable record has no value."""
+    """The values behind a claim's comparisons, to six digits; a run without a usable record has no value."""
     values, censored = {"": {}}, {"": {}}
     references = paper.references(name)
     for run in dict.fromkeys(run for comparison in paper.comparisons(name) for run in comparison.runs):

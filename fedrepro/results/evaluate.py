@@ -22,7 +22,7 @@ NAMED = {"cells": ["table", "dataset", "variant", "method", "metric"], "points":
 
 
 def evaluate(paper: Paper) -> Reproduction:
-    """What the records of a paper give; nothing is raised for a faulty record, which `faults` has.
+    """The reproduction of a paper from its records; nothing is raised for a faulty record, which `faults` has.
 
     Raises UsageError where published.csv is not as it should be, or the spec names a metric that a run does not have.
     """
@@ -45,7 +45,7 @@ def write(paper: Paper, found: Reproduction) -> list[Path]:
 
 
 def read(paper: Paper) -> Reproduction:
-    """What `write` wrote. Raises FedreproError where a frame is missing, broken, stale or of another budget."""
+    """The written reproduction. Raises FedreproError where a frame is missing, broken, stale or of another budget."""
     remedy = f"run `fedrepro evaluate {paper.name}`"
     found = []
     for name in paths.FRAMES:
@@ -66,7 +66,7 @@ def read(paper: Paper) -> Reproduction:
 
 
 def _expected(paper: Paper, name: str) -> list[str]:
-    """What a frame of a paper must have at least: its rows or their parts by name, and their runs."""
+    """The least that a frame of a paper must have: its rows or their parts by name, and their runs."""
     if name == "cells":
         every = [cell for table in paper.spec.tables for cell in paper.cells(table)]
         return [*(run for cell in every for run in cell.runs), *(" ".join(cell.key) for cell in every)]

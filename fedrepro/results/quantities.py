@@ -32,7 +32,7 @@ def read(quantity: Quantity, run: Run, reference: Run | None = None) -> tuple[Va
 
 
 def looks(quantity: Quantity, run: Run) -> list[float]:
-    """What a point of a figure is of: a value of each seed, or of a median all that it is of."""
+    """The values behind a point of a figure: a value of each seed, or of a median all that it is of."""
     if quantity.kind == "median":
         return [value for each in _checkpoints(quantity, run).values() for value in each]
     return [value for value in read(quantity, run)[0].values() if not math.isnan(value)]

@@ -44,7 +44,7 @@ class Run:
 
     @property
     def substitute(self) -> str:
-        """What stands in for the paper's data; empty where it is the paper's own."""
+        """The substitute for the paper's data; empty where it is the paper's own."""
         return self.record.data.substitute or ""
 
     @property
@@ -54,7 +54,7 @@ class Run:
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """What was watched, (metric, round) by seed; NaN where a seed was not, or its value is not finite."""
+        """The watched values, (metric, round) by seed; NaN where a seed was not, or its value is not finite."""
         every = record.curves(self.folder)
         points = [(seed, *point) for seed in every if seed in self.seeds for point in every[seed]]
         found = pd.DataFrame(points, columns=["seed", "round", "metric", "value"]).replace(

@@ -230,7 +230,7 @@ class Training:
         return lane.kept.mean(0)
 
     def _metrics(self, row: int, tested: dict[str, float] | None = None) -> dict[str, float]:
-        """What the seed of a row reports now."""
+        """The metrics of the seed of a row now."""
         return self.running[row].judge.metrics(self.method, trees.one(self.state, row), tested)
 
     def _leave(self, ended: dict[int, str], seconds: float) -> None:

@@ -28,7 +28,7 @@ def render(papers: list[Paper], found: Iterable[Reproduction], root: str | Path 
 
 
 def text(papers: list[Paper], found: Iterable[Reproduction]) -> str:
-    """What the page says. Raises FedreproError where a record is missing or stale, or a picture is missing."""
+    """The text of the page. Raises FedreproError where a record is missing or stale, or a picture is missing."""
     parts, runs = [], {}
     with ThreadPoolExecutor() as pool:  # half of the page's time is in the compression of pictures
         for paper, own in zip(papers, found, strict=True):

@@ -93,14 +93,14 @@ def _said(columns: Sequence[Column], row: Row, places: list[int]) -> str:
 
 
 def _shown(row: Row, keys: list[int], places: list[int]) -> Row:
-    """What is shown of a row; the last of its keys has the notes of all."""
+    """The cells of a row; the last of its keys has the notes of all."""
     noted = tuple(sorted({note for n in keys for note in row[n].notes}))
     last = max(n for n in places if n in keys)
     return [replace(row[n], notes=noted if n == last else ()) if n in keys else row[n] for n in places]
 
 
 def _facts(table: Table, cell: Any) -> Iterator[Fact]:
-    """What is shown of a number beside its runs."""
+    """The facts about a number, beside its runs."""
     yield from ((axis.replace("_", " "), value.replace("_", " ")) for axis, value in facts(cell).items())
     published = f"{spread_out(cell.published, cell.published_spread)} {cell.unit.replace('_', ' ')}"
     yield "published", published.strip()

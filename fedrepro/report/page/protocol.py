@@ -1,4 +1,4 @@
-"""What a paper leaves open and what was chosen: papers/<paper>/PROTOCOL.md as a part of the page."""
+"""The choices made where a paper is silent: papers/<paper>/PROTOCOL.md as a part of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows of a paper, part by part."""
+"""The section of a paper on the page, part by part."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _figure(paper: Paper, name: str, points: pd.DataFrame, draw: Draw) -> Part:
 
 
 def _sheet(paper: Paper, name: str, draw: Draw) -> Part:
-    """What the clients' data look like."""
+    """A sample sheet of the clients' data."""
     spec, path = paper.spec.sheets[name], paths.sheet(paper.name, name, paper.root)
     caption = f"Sample sheet of {words(spec.cell)}: data of each client that is shown, seed 0."
     return _drawn(paper, f"sheet.{name}", path, draw) | {"title": spec.title, "caption": caption, "runs": []}
