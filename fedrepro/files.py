@@ -7,6 +7,8 @@ import json
 import os
 from pathlib import Path
 
+from typing_extensions import Buffer
+
 from fedrepro.errors import FedreproError, UsageError
 
 MISPLACED = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
@@ -53,9 +55,30 @@ def json_text(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def sha256(content: str | Buffer) -> str:
+    """sha256 of bytes, of an array's, or of a text as UTF-8."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
 def file_digest(path: Path) -> str:
     """sha256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return sha256(path.read_bytes())
+
+
+def sealed(value: dict) -> dict:
+    """The value with `seal`, the sha256 of its JSON, as its last key."""
+    return value | {"seal": sha256(json_text(value))}
+
+
+def unsealed(content: bytes) -> dict:
+    """The value of a file that `sealed` wrote; ValueError where it is no JSON, or was changed since."""
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(value, dict) or value.pop("seal", "") != sha256(json_text(value)):
+        raise ValueError("it was changed after it was written")
+    return value
 
 
 def _sync(folder: Path) -> None:

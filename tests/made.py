@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
+from fedrepro.files import sealed, sha256
 from fedrepro.papers.load import Paper, load_paper
 from fedrepro.papers.published import KEYS, read
 from fedrepro.records import paths
+from fedrepro.records.record import UNWATCHED as NEVER_WATCHED
 
 NAME = "toy-2022"
 SPEC = """
@@ -158,7 +159,7 @@ def record(loaded: Paper, run: str, accuracies: list[tuple[float, float]]) -> di
         for seed, (train, test) in zip(config.seeds, accuracies, strict=False)
     }
     return {
-        "format": 2,
+        "format": 3,
         "paper": NAME,
         "run": run,
         "budget": loaded.budget,
@@ -178,11 +179,33 @@ def record(loaded: Paper, run: str, accuracies: list[tuple[float, float]]) -> di
 
 def write(root: Path, run: str, content: dict, curves: str = UNWATCHED) -> Path:
     """Put a record and its curves where its run's belong."""
-    path = paths.run(NAME, content["config"]["method"], run, root) / "record.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content | {"curves": hashlib.sha256(curves.encode()).hexdigest(), "samples": ""}))
-    path.with_name("curves.csv").write_text(curves)
+    return put(paths.run(NAME, content["config"]["method"], run, root), content, curves)
+
+
+def put(folder: Path, content: dict, curves: str = UNWATCHED, samples: tuple[str, bytes] | None = None) -> Path:
+    """Write a record, its curves and its samples (name, content), made to agree; returns the record's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    curves = ended(curves, content["seeds"])
+    (folder / "curves.csv").write_text(curves)
+    sums = {"curves": sha256(curves), "samples": ""}
+    if samples:
+        (folder / samples[0]).write_bytes(samples[1])
+        sums["samples"] = sha256(samples[1])
+    own = {"config": content["config"] | {"seeds": [int(seed) for seed in content["seeds"]]}}
+    own["data"] = content["data"] | {"facts": {seed: {} for seed in content["seeds"]}}
+    path = folder / "record.json"
+    path.write_text(json.dumps(sealed(content | own | sums)))
     return path
+
+
+def ended(curves: str, seeds: dict[str, dict]) -> str:
+    """Curves that end in the metrics of the seeds, which become what the curves have already."""
+    points = dict(line.rsplit(",", 1) for line in curves.splitlines())
+    for seed, each in seeds.items():
+        for name in [name for name in each["metrics"] if not name.startswith(NEVER_WATCHED)]:
+            last = points.setdefault(f"{seed},{each['rounds']},{name}", f"{each['metrics'][name]:.6g}")
+            each["metrics"][name] = float(last)
+    return "\n".join([*(f"{key},{value}" for key, value in points.items()), ""])
 
 
 def watch(loaded: Paper, run: str, curves: dict[int, dict[str, dict[int, float]]], **entries: dict) -> None:

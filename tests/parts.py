@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,13 +50,7 @@ def write(
     paper: Paper, run: str, record: dict, curves: str = made.UNWATCHED, samples: tuple[str, bytes] | None = None
 ) -> None:
     """Write a record as of `made.record`, with its curves and samples (name, content)."""
-    place, sums = folder(paper, run), {"curves": hashlib.sha256(curves.encode()).hexdigest()}
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "curves.csv").write_text(curves)
-    if samples:
-        (place / samples[0]).write_bytes(samples[1])
-        sums["samples"] = hashlib.sha256(samples[1]).hexdigest()
-    (place / "record.json").write_text(json.dumps(record | {"paper": paper.name} | sums))
+    made.put(folder(paper, run), record | {"paper": paper.name}, curves, samples)
 
 
 def _part(paper: Paper, name: str) -> tuple[Any, dict[str, str]]:

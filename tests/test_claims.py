@@ -216,12 +216,14 @@ def test_what_is_plainly_the_other_way_round_fails_and_takes_the_claim_with_it(t
 
 
 def test_a_seed_that_never_arrives_is_cut_off_at_its_last_watched_round(toy):
-    watched(toy, sequential={5: 0.1, 30: 0.2})
+    low = {"train_accuracy": 0.55, "test_accuracy": 0.3}
+    never = {f"seed_{seed}": {"rounds": 80 + 10 * seed, "metrics": dict(low)} for seed in range(3)}
+    watched(toy, sequential={5: 0.1, 30: 0.2}, **never)
     [early] = evidence(toy)["early"]
-    assert (early.difference, early.censored_high, early.censored_low, early.verdict) == (25, 3, 0, "holds")
-    watched(toy, parallel={5: 0.1, 10: 0.2})
+    assert (early.difference, early.censored_high, early.censored_low, early.verdict) == (85, 3, 0, "holds")
+    watched(toy, parallel={5: 0.1, 10: 0.2}, final=(0.3, 0.3, 0.3))
     [early] = evidence(toy)["early"]
-    assert (early.difference, early.censored_low, early.verdict) == (10, 3, "undecided")
+    assert (early.difference, early.censored_low, early.verdict) == (-30, 3, "fails")  # or less
 
 
 def test_a_seed_at_the_cap_counts_with_the_cap(toy):
@@ -323,7 +325,8 @@ high = { step = ["0.1", "1"] }
 low = { step = "none" }
 pick = { high = "largest" }
 """
-CURVE = {8: 0.2, 9: 0.4, 10: 0.6}
+UNENDED = {8: 0.2, 9: 0.4}
+CURVE = UNENDED | {10: 0.6}
 
 
 def masked(tmp_path, claim, left_out="", **finals):
@@ -333,13 +336,17 @@ def masked(tmp_path, claim, left_out="", **finals):
     (folder / "paper.toml").write_text(MASKED + left_out + claim)
     (tmp_path / "params.yaml").write_text(f"{made.NAME}: {{budget: paper}}\n")
     loaded = load_paper(made.NAME, tmp_path)
+    curve = UNENDED if 'kind = "final"' in claim else CURVE
     for run in loaded.runs():
-        write(loaded, run, finals.get(run.replace("-", "_"), [50, 50, 50]))
+        write(loaded, run, finals.get(run.replace("-", "_"), [50, 50, 50]), curve)
     return loaded
 
 
-def write(loaded, run, percents, curve=CURVE):
-    """The record of a run with these final accuracies, and its curve of test accuracies, the same for every seed."""
+def write(loaded, run, percents, curve=UNENDED):
+    """The record of a run with these final accuracies, and its curve of test accuracies, the same for every seed.
+
+    Where the curve goes to the last round, the final accuracies are its.
+    """
     values = [(0.5, (percent or 0) / 100) for percent in percents]
     content = made.record(loaded, run, values)
     for seed, percent in enumerate(percents):
@@ -461,7 +468,7 @@ def test_gains_of_rounds_that_were_cut_off_decide_nothing_in_favour(tmp_path):
     assert (rows(loaded)[0].difference, rows(loaded)[0].verdict) == (4.5, "holds")
     write(loaded, "skewed-one-small", [50] * 3, never)  # even more
     assert (rows(loaded)[0].censored_high, rows(loaded)[0].verdict) == (3, "holds")
-    write(loaded, "iid-two-small", [50] * 3, {1: 0.4, 2: 0.4})  # who knows
+    write(loaded, "iid-two-small", [40] * 3, {1: 0.4, 2: 0.4})  # who knows
     assert (rows(loaded)[0].censored_low, rows(loaded)[0].verdict) == (3, "undecided")
 
 
@@ -530,10 +537,10 @@ def test_a_level_may_be_a_share_of_another_cell_of_the_same_seed(tmp_path):
     slow = [{1: 0.1, 5: 0.3, 9: 0.4, 10: 0.6}, {1: 0.1, 5: 0.3, 9: 0.2, 10: 0.4}, {5: 0.1, 9: 0.9, 10: 0.9}]
     write(loaded, "iid-one", [50] * 3, slow)  # levels 45, 27 and 81%
     write(loaded, "iid-one-small", [50] * 3, [{1: 0.5}, {1: 0.2, 2: 0.27}, {3: 0.8, 7: 0.82}])
-    write(loaded, "iid-one-large", [50] * 3, [{4: 0.46}, {4: 0.26}, {4: 0.9}])
+    write(loaded, "iid-one-large", [26] * 3, [{4: 0.46}, {4: 0.26}, {4: 0.9}])
     assert values(loaded, "c", "iid-one") == [10, 5, 9]
     assert values(loaded, "c", "iid-one-small") == [1, 2, 7]
-    assert values(loaded, "c", "iid-one-large") == [4, 4, 4]
+    assert values(loaded, "c", "iid-one-large") == [4, 10, 4]
     first, second = rows(loaded)[:2]
     assert (first.pair, first.censored_low) == ("Iid, One: step none against step 0.1", 0)
     assert numbers(first) == (4.6667, -4.7381, 14.0715, "undecided")  # 9, 3 and 2

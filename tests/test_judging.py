@@ -1,4 +1,4 @@
-"""Laws of how critics' judgements are scored and combined, by hand (f2u-2019; papers/f2u-2019/PROTOCOL.md)."""
+"""Laws of judging by hand: how critics' judgements are combined (f2u-2019, PROTOCOL.md), and when a seed collapses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedrepro.core.streams import torch_stream
+from fedrepro.data import Federation
+from fedrepro.judges.classifier import Classified
 from fedrepro.methods.gan_losses import LOSSES, aggregated, highest, mean_loss, soft_worst
 
 EXAMPLES = settings(max_examples=30, deadline=None)
@@ -123,3 +125,30 @@ def test_gman_0s_gradient_is_the_mean_of_the_critics():
     (whole,) = torch.autograd.grad(mean_loss(MSE, d, None)[0], d)
     each = [torch.autograd.grad(mean_loss(MSE, d[k : k + 1], None)[0], d)[0] for k in range(5)]
     torch.testing.assert_close(whole, sum(each) / 5)  # the mean of the critics' feedbacks
+
+
+# Collapse: ten rows of two classes in training, of which six are of one, and a test set that is even
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "collapsed"),
+    [
+        ([0.9, 0.6], [0.9, 0.5], True),  # one class for all rows
+        ([0.9, 0.4], [0.6, 0.5], True),  # the other one
+        ([0.9, 0.61], [0.9, 0.51], True),
+        ([0.9, 0.7], [0.9, 0.5], False),  # something is left in training
+        ([0.9, 0.6], [0.9, 0.7], False),  # or at test
+        ([0.9, 0.6], [0.9, 0.2], False),  # it predicts, against the labels
+        ([0.6, 0.6], [0.5, 0.5], False),  # it never learnt anything
+        ([0.69, 0.6], [0.59, 0.5], False),
+        ([0.5, 0.6], [0.65, 0.5], True),  # test accuracy alone had been above
+        ([0.9, 0.9], [0.9, 0.9], False),
+    ],
+)
+def test_a_seed_collapses_that_was_above_chance_and_ends_at_it(train, test, collapsed):
+    labels = torch.tensor([0] * 6 + [1] * 4), torch.tensor([0, 1])
+    x = [torch.zeros(len(y), 1) for y in labels]
+    data = Federation(x[0], labels[0], (5, 5), {"test": (x[1], labels[1])}, 2, {})
+    curve = [(round, "train_accuracy", value) for round, value in enumerate(train, 1)]
+    curve += [(round, "test_accuracy", value) for round, value in enumerate(test, 1)] + [(2, "loss", 9.0)]
+    assert Classified(data, torch.device("cpu"), False).collapsed(curve) is collapsed

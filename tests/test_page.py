@@ -22,6 +22,7 @@ from pages import Page, built, plain
 from PIL import Image, ImageChops, ImageStat
 
 from fedrepro.errors import FedreproError, UsageError
+from fedrepro.files import sealed, unsealed
 from fedrepro.papers.load import load_paper, load_papers
 from fedrepro.records import paths, record
 from fedrepro.report import write
@@ -95,8 +96,8 @@ def toy(tmp_path_factory):
     for run in made.RUNS[1:]:
         made.watch(loaded, run, dict.fromkeys((0, 1, 2), curve))
         file = paths.run(made.NAME, "game", run, root) / "record.json"
-        content = json.loads(file.read_text())
-        file.write_text(json.dumps(content | {"resolved": content["resolved"] | {"steps": 7}}))
+        content = unsealed(file.read_bytes())
+        file.write_text(json.dumps(sealed(content | {"resolved": content["resolved"] | {"steps": 7}})))
     sheet = paths.sheet(made.NAME, "s1", root)
     sheet.parent.mkdir(parents=True)
     Image.new("RGB", (1200, 900), "teal").save(sheet)

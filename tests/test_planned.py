@@ -78,7 +78,7 @@ def test_a_seed_more_makes_runs_stale_and_keeps_their_seeds(project):
     assert runs
     for run in runs:
         assert not run.recorded
-        assert identity.current(run.place.folder, identity.identity(run.config)).seeds.keys() == {0, 1, 2, 3, 4}
+        assert identity.current(run.place, identity.identity(run.config)).seeds.keys() == {0, 1, 2, 3, 4}
 
 
 def test_an_unknown_method_names_the_closest(project):

@@ -132,9 +132,9 @@ def test_gains_of_rounds_that_were_cut_off_say_on_which_side(tmp_path):
     loaded = masked(tmp_path, CLAIM.replace('{ kind = "final", metric = "test_accuracy" }', quantity) + GAIN)
     for run in loaded.runs():
         write(loaded, run, [50] * 3, {1: 0.6})
-    write(loaded, "skewed-one-small", [50] * 3, {1: 0.1, 10: 0.4})
+    write(loaded, "skewed-one-small", [40] * 3, {1: 0.1, 10: 0.4})
     assert "3 of 3 seeds are cut off: the true difference may be larger." in terminal(loaded)
-    write(loaded, "iid-two-small", [50] * 3, {1: 0.4, 2: 0.4})
+    write(loaded, "iid-two-small", [40] * 3, {1: 0.4, 2: 0.4})
     assert "3 of 3 seeds are cut off: the true difference may be smaller." in terminal(loaded)
 
 

@@ -42,7 +42,7 @@ def test_a_budget_may_say_other_things_of_some_tables(made_up):
     assert "budget: desk (1 seed, bf16 products; MM-REx, " in whole[0]
     assert "32 px" in claims.judged(desk, parts.frame(desk, "claims"))[-1]
     write_one = {"line": "FedAvg", "metric": "m", "x": "none", "n": 1, "diverged": 0, "runs": ["r"]}
-    points = parts.frames.frame("points", [write_one | {"mean": 0.0, "spread": 0.0, "capped": 0}])
+    points = parts.frames.frame("points", [write_one | {"mean": 0.0, "spread": 0.0, "capped": 0, "collapsed": 0}])
     assert "32 px" in plots.caption(desk, "fig3-pacs", points.fillna(""))
 
 

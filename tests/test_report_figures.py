@@ -1,11 +1,10 @@
 """Figures as a reader sees them: pictures and captions."""
 
-import json
-
 import made
 import pytest
 from test_figures import FIGURES, PARALLEL, SEQUENTIAL, levels, panels, played
 
+from fedrepro.files import unsealed
 from fedrepro.records import paths
 from fedrepro.report import plots, write
 from fedrepro.results import evaluate
@@ -103,7 +102,7 @@ def test_the_caption_says_budget_seeds_and_data(toy):
         "Mean over the seeds, band: ± one standard deviation (population). Budget: paper; 3 seeds."
     )
     place = paths.run(made.NAME, "game", PARALLEL, toy.root)
-    record = json.loads((place / "record.json").read_text())
+    record = unsealed((place / "record.json").read_bytes())
     record["data"]["substitute"] = "other toys"
     made.write(toy.root, PARALLEL, record, (place / "curves.csv").read_text())
     assert caption(toy, "f2").endswith("3 seeds; data: other toys, in place of the paper's own.")

@@ -60,6 +60,7 @@ def trained(monkeypatch):
 def numbers(record):
     """A record without what says how, when and how fast it came about."""
     record = copy.deepcopy(record)
+    del record["seal"]  # which is of that, too
     for entry in record["seeds"].values():
         del entry["seconds"], entry["provenance"]
     return record
@@ -82,9 +83,9 @@ def test_a_record_says_what_was_run_on_what_and_what_came_out():
     written = runs.execute(wanted, Place(RUN, "toy", "one", "smoke"), device="cpu")
     record = on_disk()
     assert written == records.read(RUN)
-    heads = ["format", "paper", "run", "budget", "config", "resolved", "identity", "data", "curves", "seeds"]
-    assert list(record) == heads
-    assert [record[key] for key in ("format", "paper", "run", "budget")] == [2, "toy", "one", "smoke"]
+    heads = ["format", "paper", "run", "budget", "config", "resolved", "identity", "data", "curves"]
+    assert list(record) == [*heads, "seeds", "seal"]
+    assert [record[key] for key in ("format", "paper", "run", "budget")] == [3, "toy", "one", "smoke"]
     assert record["config"] == wanted.model_dump(mode="json") | {"seeds": [0, 1]}
     assert record["resolved"] == methods.resolved("f-irm", wanted.hyper)
     assert record["resolved"]["batch"] == 16
@@ -94,8 +95,9 @@ def test_a_record_says_what_was_run_on_what_and_what_came_out():
     assert record["data"]["facts"].keys() == record["seeds"].keys() == {"0", "1"}
     assert [part["rows"] for part in record["data"]["facts"]["0"]["clients"]] == [750, 750]
     for entry in record["seeds"].values():
-        assert list(entry) == ["status", "rounds", "metrics", "shifted", "rejected", "seconds", "provenance"]
-        assert (entry["status"], entry["rounds"], entry["rejected"]) == ("finished", 7, 0)
+        fields = ["status", "rounds", "metrics", "shifted", "rejected", "collapsed", "seconds", "provenance"]
+        assert list(entry) == fields
+        assert [entry[field] for field in fields[:2] + fields[4:6]] == ["finished", 7, 0, False]
         assert list(entry["metrics"]) == ["train_accuracy", "train_loss", "test_accuracy", "test_loss"]
         assert 0 < entry["metrics"]["train_accuracy"] < 1
         assert entry["seconds"] > 0

@@ -15,6 +15,7 @@ from fedrepro.cli import listings
 from fedrepro.cli.options import (
     AsJson,
     Budget,
+    Compare,
     Dataset,
     Device,
     Folder,
@@ -65,26 +66,34 @@ def train(
     precision: Precision = None,
     mode: Mode = "auto",
     out: Folder = None,
+    compare: Compare = False,
 ) -> None:
     """Train one run: `--method M` with sensible defaults, or a planned one with `--paper P --run R`.
 
     A run that was interrupted goes on from its last checkpoint. Seeds that are recorded already are kept where
     settings, data and numerics are the same; else all are trained again, and the new record takes the old one's place.
-    A planned run with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out.
+    A planned run with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out; so does one that is
+    compared with its record, where exit code 3 says that it is further away than another machine explains.
     """
     from fedrepro.cli import progress, show
     from fedrepro.core import lift
     from fedrepro.pipeline import request
     from fedrepro.pipeline.run import title
+    from fedrepro.results import again
     from fedrepro.training import runs
 
-    asked = request.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out)
+    asked = request.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare)
     config, place = request.resolve(asked)
+    planned = again.recorded(paper, run) if compare else None
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
         record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
     console().print(show.outcome(record))
     typer.echo(f"record: {place.folder / 'record.json'}")
     request.enforce(record)
+    if planned:
+        found = again.pairs(planned, record)
+        console().print(show.compared(found))
+        again.enforce(found)
 
 
 @app.command()

@@ -45,6 +45,9 @@ Mode = Annotated[
     typer.Option(help="How clients and seeds run: auto, vmap, loop, or how many are batched; no draw depends on it."),
 ]
 Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A folder of its own for the record.")]
+Compare = Annotated[
+    bool, typer.Option("--compare", help="Train a planned run anew, elsewhere, and compare it with its record.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 OnePaper = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.", show_default=False)]
 Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from rich.console import Group
 from rich.table import Table
@@ -19,6 +19,9 @@ from fedrepro.papers.load import Paper, load_papers
 from fedrepro.records import paths, record
 from fedrepro.records.curves import number
 from fedrepro.records.record import Record
+
+if TYPE_CHECKING:
+    from fedrepro.results.again import Pair
 
 WIDE = 8  # metrics that stand side by side
 ENDINGS = {"diverged": "bold red", "cap": "yellow", "stopped": "green", "finished": "green"}
@@ -45,7 +48,8 @@ def outcome(record: Record) -> Table:
     rows = [("seed", "status", "rounds", *heads)]
     for name, seed in record.seeds.items():
         values = (number(metric, seed.metrics.get(metric)) for metric in metrics)
-        rows.append((str(name), Text(seed.status, style=ENDINGS[seed.status]), str(seed.rounds), *values))
+        ended = Text(seed.ended, style="bold red" if seed.collapsed else ENDINGS[seed.status])
+        rows.append((str(name), ended, str(seed.rounds), *values))
     columns = {metric: [seed.metrics[metric] for seed in seeds if metric in seed.metrics] for metric in metrics}
     for name, reduce in (("mean", fmean), ("spread", pstdev)) if metrics else ():
         rows.append((name, "", "", *(number(metric, reduce(values)) for metric, values in columns.items())))
@@ -53,6 +57,20 @@ def outcome(record: Record) -> Table:
     heads, *rows = zip(*rows, strict=True) if len(metrics) > WIDE else rows
     first = 2 if len(metrics) > WIDE else len(seeds)
     return listed(heads, rows, f"{record.config.method} on {record.config.dataset}", first)
+
+
+def compared(pairs: list[Pair]) -> Table:
+    """A run that was trained again beside its record: of each metric the largest difference of a seed."""
+    rows = []
+    for metric in dict.fromkeys(pair.metric for pair in pairs):
+        own = [pair for pair in pairs if pair.metric == metric]
+        most = max(own, key=lambda pair: abs(pair.again - pair.recorded))
+        equal, far = most.again == most.recorded, not all(pair.within for pair in own)
+        distance = number(metric, abs(most.again - most.recorded))
+        verdict = Text("equal" if equal else "further" if far else "within", style="bold red" if far else "green")
+        values = (number(metric, value) for value in (most.recorded, most.again))
+        rows.append((metric, str(most.seed), *values, distance, number(metric, most.allowed), verdict))
+    return listed(("metric", "seed", "recorded", "again", "apart", "expected", ""), rows)
 
 
 def methods() -> Group:
@@ -172,6 +190,6 @@ def _recorded(folder: Path) -> Text:
         found = record.read(folder)
     except FedreproError:
         return Text("damaged", style="bold red")
-    ended = [seed.status for seed in found.seeds.values()]
+    ended = [seed.ended for seed in found.seeds.values()]
     counts = ", ".join(f"{ended.count(status)} {status}" for status in dict.fromkeys(ended))
     return Text(f"{counts} ({found.budget})")

@@ -15,6 +15,9 @@ from torch import Tensor
 from fedrepro.core.types import Method, State
 from fedrepro.data import Federation
 from fedrepro.judges.scoring import in_parts, norm, score
+from fedrepro.records.curves import Curve
+
+ABOVE, ROOM = 0.1, 0.02  # of accuracies: what is surely above chance, and what is at it
 
 
 class Judge(Protocol):
@@ -28,6 +31,9 @@ class Judge(Protocol):
 
     def samples(self, method: Method, state: State | None) -> bytes | None:
         """The file with samples of a generator, as it is; None of a classifier."""
+
+    def collapsed(self, curve: list[Curve]) -> bool:
+        """Whether a classifier with this curve was above chance and ends at it; False of a generator."""
 
 
 class Classified:
@@ -55,6 +61,23 @@ class Classified:
 
     def samples(self, method: Method, state: State | None) -> None:
         """There are none."""
+
+    def collapsed(self, curve: list[Curve]) -> bool:
+        """Whether some accuracy was above chance, and all end at it: as if one class were predicted for all rows.
+
+        Chance lies between the shares of the rarest and of the commonest class of a set, with `ROOM` on both sides.
+        """
+        shares = {name: y.bincount(minlength=self.data.classes) / len(y) for name, y in self._labels().items()}
+        chance = {f"{name}_accuracy": (each.min().item(), each.max().item()) for name, each in shares.items()}
+        seen = {metric: [value for _, each, value in curve if each == metric] for metric in chance}
+        seen = {metric: values for metric, values in seen.items() if values}
+        learnt = any(max(values) > chance[metric][1] + ABOVE for metric, values in seen.items())
+        lost = all(chance[m][0] - ROOM <= values[-1] <= chance[m][1] + ROOM for m, values in seen.items())
+        return learnt and lost
+
+    def _labels(self) -> dict[str, Tensor]:
+        """The labels of all clients' training rows, and of each test set."""
+        return {"train": self.data.y} | {name: y for name, (_, y) in self.data.tests.items()}
 
     def _grad_norms(self, method: Method, state: State) -> dict[str, float]:
         """Norms of the gradient of the mean cross entropy on every test set (fedaug-2022, B.3).

@@ -8,7 +8,6 @@ has its extractor: nothing here imports torch.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from fedrepro import downloads
 from fedrepro.data import DATASETS, sources
 from fedrepro.errors import UsageError, unknown
-from fedrepro.files import file_digest
+from fedrepro.files import file_digest, sha256
 from fedrepro.records.config import Watch
 
 FOLDER = Path("data/extractors")
@@ -73,7 +72,7 @@ def inception() -> Found | None:
                 downloads.check_named(path, content)
             except OSError as error:
                 raise UsageError(f"{error}: put the file of pytorch-fid's releases there.") from error
-            return Found("inception", hashlib.sha256(content).hexdigest(), path)
+            return Found("inception", sha256(content), path)
     return None
 
 

@@ -7,7 +7,6 @@ after it, and says something about orderings alone.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import warnings
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from fedrepro.core.streams import stream
 from fedrepro.data import DATASETS, sources
-from fedrepro.files import write_bytes
+from fedrepro.files import sha256, write_bytes
 from fedrepro.judges import extractors, networks
 from fedrepro.judges.extractors import Found
 from fedrepro.judges.networks import Extractor
@@ -125,7 +124,7 @@ def _yardstick(
     loaded = networks.load(found, device)
     classifier = loaded if labels == found else labels and networks.load(labels, device)
     key = f"1/{extractors.fingerprint(source)}/{found.sha256}/{count}"
-    path = cache / "statistics" / f"{source}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
+    path = cache / "statistics" / f"{source}-{sha256(key)[:16]}.safetensors"
     try:
         kept = safetensors.torch.load(path.read_bytes())
         real, floor = Moments(kept["mean"].numpy(), kept["covariance"].numpy()), kept["floor"].item()

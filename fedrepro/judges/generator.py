@@ -19,6 +19,7 @@ from fedrepro.errors import UsageError
 from fedrepro.judges import fidelity
 from fedrepro.judges.scoring import in_parts
 from fedrepro.records.config import RunConfig
+from fedrepro.records.curves import Curve
 
 SIDE, GAP = 8, 2  # images in a row and a column of the picture, and pixels between them
 GREY = 96
@@ -57,6 +58,10 @@ class Generated:
         """A picture of 8x8 images (PNG), or points as CSV, from the first z; without a state (diverged), empty ones."""
         made = None if state is None else self._made(method, state, SIDE * SIDE if self.images else POINTS).cpu()
         return picture(made, self.data.x.shape[1:]) if self.images else table(made, self.data)
+
+    def collapsed(self, curve: list[Curve]) -> bool:
+        """Never: how much a generator covers is measured."""
+        return False
 
     @torch.no_grad()
     def _made(self, method: Method, state: State, count: int) -> Tensor:

@@ -6,7 +6,6 @@ all methods.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from fedrepro.core.streams import stream, torch_stream
 from fedrepro.core.types import Net, State
 from fedrepro.data import sources
 from fedrepro.errors import UsageError, unknown
-from fedrepro.files import write_bytes, write_json
+from fedrepro.files import sha256, write_bytes, write_json
 from fedrepro.judges.extractors import Found, fetch, fingerprint, paths
 from fedrepro.judges.scoring import in_parts, score
 from fedrepro.nets.mlp import pixels
@@ -162,7 +161,7 @@ def _write(source: str, net: Net, params: State, raw: sources.Raw) -> Path:
         logits = in_parts(lambda part: net.apply(params, part), images(raw.test_x)) if len(raw.test_y) else None
     found = {
         "source": source,
-        "sha256": hashlib.sha256(content).hexdigest(),
+        "sha256": sha256(content),
         "shape": list(images(raw.train_x[:1]).shape[1:]),
         "classes": raw.classes,
         "features": FEATURES,

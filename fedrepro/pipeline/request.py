@@ -36,17 +36,21 @@ class Request:
     sets: tuple[str, ...] = ()
     precision: str | None = None
     out: Path | None = None
+    compare: bool = False
 
 
 def resolve(request: Request) -> tuple[RunConfig, Place]:
     """The run that is asked for and its place.
 
-    Only a run that is exactly a planned one goes to the planned place; everything else is ad hoc and goes to `out`, or
-    to a folder named after its settings. UsageError for what does not exist or does not fit.
+    Only a run that is exactly a planned one goes to the planned place, and not even that where it is to be compared
+    with its record. Everything else is ad hoc and goes to `out`, or to a folder named after its settings. UsageError
+    for what does not exist or does not fit.
     """
     if (request.paper is None) != (request.run is None):
         raise UsageError("--paper and --run go together: `fedrepro show runs` lists them.")
     if request.paper is None:
+        if request.compare:
+            raise UsageError("--compare is with the record of a planned run: it needs --paper and --run.")
         if request.budget:
             raise UsageError("--budget is one of a paper's: it needs --paper and --run.")
         config = changed(_defaults(request), request)
@@ -54,6 +58,10 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
     paper = load_paper(request.paper)
     planned = paper.run(request.run)
     config = changed(paper.at(request.budget).run(request.run), request)
+    if request.compare:
+        if config != planned:
+            raise UsageError("--compare trains a planned run as it is: leave out what changes it.")
+        return config, adhoc(config, request.out or paths.ADHOC / f"{request.run}-again")
     if config == planned and request.out is None:
         return config, place(paper, request.run, config)
     return config, adhoc(config, request.out)

@@ -25,7 +25,7 @@ class Planned:
     @property
     def recorded(self) -> bool:
         """Whether its record is current and has all of its seeds."""
-        found = current(self.place.folder, identity(self.config))
+        found = current(self.place, identity(self.config))
         return found is not None and found.budget == self.place.budget and set(self.config.seeds) <= found.seeds.keys()
 
     @property

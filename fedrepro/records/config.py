@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+
+from fedrepro.files import sha256
 
 Precision = Literal["fp32", "bf16"]
 
@@ -89,7 +90,7 @@ class RunConfig(Strict):
         Settings at their defaults are left out, so that a new one leaves the digests of earlier runs as they are.
         """
         numbers = self.model_dump(mode="json", exclude={"seeds"}, exclude_defaults=True)
-        return hashlib.sha256(json.dumps(numbers, sort_keys=True).encode()).hexdigest()
+        return sha256(json.dumps(numbers, sort_keys=True))
 
 
 def first_fault(error: ValidationError) -> str:

@@ -1,25 +1,25 @@
 """The record of a run: what its numbers are, what they depend on and where they come from. Read and written here alone.
 
 A run's folder holds `curves.csv`, for a generator `samples.png` or `samples.csv`, and `record.json`, which is written
-last and has the checksums of the others.
+last and has the checksums of the others, and behind its fields a `seal`, a checksum of its own.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import FiniteFloat, ValidationError
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from fedrepro.errors import FedreproError
-from fedrepro.files import file_digest, write_bytes, write_json, write_text
+from fedrepro.files import file_digest, json_text, sealed, sha256, unsealed, write_bytes, write_json, write_text
 from fedrepro.records.config import RunConfig, Strict, Value, first_fault
 from fedrepro.records.curves import Curve, curves_text, read_curves
 from fedrepro.records.paths import SAMPLES, STATE
 
 DIVERGED = "diverged"
+UNWATCHED = ("train_", "grad_norm")  # metrics that curves have of some training rows alone, or not at all
 
 
 class Numerics(Strict):
@@ -47,7 +47,7 @@ class Provenance(Strict):
     """How, with what and when a seed was trained. No part of it is identity."""
 
     command: str
-    versions: dict[str, str]
+    versions: dict[str, str] = Field(min_length=1)
     device: str
     threads: int
     peak_rss_mb: int | None = None
@@ -61,15 +61,22 @@ class Seed(Strict):
     """How the training of one seed ended, and its final metrics (none where it diverged).
 
     `shifted`: the metrics where the stopping threshold, moved by the key, would have ended it, if it would have.
+    `collapsed`: whether a classifier was above chance and ends at it (judges.classifier).
     """
 
     status: Literal["finished", "stopped", "cap", "diverged"]
-    rounds: int
+    rounds: int = Field(ge=1)
     metrics: dict[str, FiniteFloat]
     shifted: dict[str, dict[str, int | FiniteFloat]] = {}
-    rejected: int = 0
-    seconds: float
+    rejected: int = Field(default=0, ge=0)
+    collapsed: bool = False
+    seconds: float = Field(ge=0)
     provenance: Provenance
+
+    @property
+    def ended(self) -> str:
+        """How it ended, for a reader."""
+        return f"{self.status}, collapsed" if self.collapsed else self.status
 
 
 class Data(Strict):
@@ -89,7 +96,7 @@ class Record(Strict):
     `resolved`: every hyper-parameter with its default, and network and optimiser by name.
     """
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     paper: str | None
     run: str | None
     budget: str
@@ -101,6 +108,14 @@ class Record(Strict):
     samples: str = ""
     extractor: str = ""
     seeds: dict[int, Seed]
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.identity.config != self.config.digest():
+            raise ValueError("config is not what identity.config is the digest of")
+        if not self.seeds.keys() == set(self.config.seeds) == set(map(int, self.data.facts)):
+            raise ValueError("config, data.facts and seeds have different seeds")
+        return self
 
     @property
     def origin(self) -> tuple[str, str]:
@@ -122,7 +137,7 @@ class Place:
         """The folder of the run's checkpoints, outside everything that a pipeline removes."""
         if self.paper:
             return STATE / f"{self.paper}--{self.run}"
-        return STATE / hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
+        return STATE / sha256(str(self.folder.resolve()))[:16]
 
 
 def path(folder: Path) -> Path:
@@ -136,16 +151,18 @@ def samples(folder: Path) -> Path | None:
 
 
 def read(folder: Path) -> Record:
-    """The record in a run's folder, once it is known to be whole and to belong to the curves and samples beside it.
+    """The record in a run's folder, once it is known to be as it was written, and to fit the curves and samples there.
 
     Raises FedreproError that says what is wrong, without a remedy.
     """
     place = path(folder)
     try:
-        record = Record.model_validate_json(place.read_bytes())
-        whole = record.curves == file_digest(folder / "curves.csv") or record.curves == _own_curves(folder, record)
-        if not whole:
+        record = Record.model_validate_json(json_text(unsealed(place.read_bytes())), strict=True)
+        curves = (folder / "curves.csv").read_text(encoding="utf-8")
+        if record.curves not in (sha256(curves), sha256(_of_seeds(curves, record))):
             raise FedreproError(f"{folder / 'curves.csv'} does not belong to the record beside it")
+        if metric := _contradicted(record, curves):
+            raise FedreproError(f"{place} and the curves beside it differ in {metric}")
         if (there := samples(folder)) and file_digest(there) != record.samples:
             raise FedreproError(f"{there} does not belong to the record beside it")
         if record.samples and not there:
@@ -155,16 +172,28 @@ def read(folder: Path) -> Record:
     except OSError as error:
         raise FedreproError(f"{error.filename or place} cannot be read ({error.strerror})") from None
     except ValidationError as error:
-        raise FedreproError(f"{place} is incomplete ({first_fault(error).rstrip('.')})") from None
+        raise FedreproError(f"{place} is no record ({first_fault(error).rstrip('.')})") from None
+    except ValueError as error:
+        raise FedreproError(f"{place} cannot be trusted ({error})") from None
     return record
 
 
-def _own_curves(folder: Path, record: Record) -> str:
-    """sha256 of the curves of the record's own seeds: a run that was cut off before its record leaves those of more."""
-    head, *lines = (folder / "curves.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+def _of_seeds(curves: str, record: Record) -> str:
+    """The curves of the record's own seeds: a run that was cut off before its record leaves those of more."""
+    head, *lines = curves.splitlines(keepends=True) or [""]
     own = {str(seed) for seed in record.seeds}
-    text = head + "".join(line for line in lines if line.partition(",")[0] in own)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return head + "".join(line for line in lines if line.partition(",")[0] in own)
+
+
+def _contradicted(record: Record, curves: str) -> str:
+    """The first metric of a seed that is not the last point of its curve, in words; "" where all are."""
+    ends = tuple(f"{seed},{each.rounds}," for seed, each in record.seeds.items())
+    last = dict(line.rsplit(",", 1) for line in curves.splitlines() if line.startswith(ends))
+    for seed, each in record.seeds.items():
+        for metric, value in each.metrics.items():
+            if not metric.startswith(UNWATCHED) and last.get(f"{seed},{each.rounds},{metric}") != f"{value:.6g}":
+                return f"{metric} of seed {seed}"
+    return ""
 
 
 def curves(folder: Path) -> dict[int, list[Curve]]:
@@ -183,5 +212,5 @@ def write(folder: Path, fields: dict, curves: dict[int, list[Curve]], shown: tup
     digests |= {"samples": file_digest(there)} if (there := samples(folder)) else {}
     record = Record.model_validate(fields | digests)
     content = record.model_dump(mode="json")
-    write_json(path(folder), {key: content[key] for key in content if content[key] != ""})
+    write_json(path(folder), sealed({key: content[key] for key in content if content[key] != ""}))
     return record

@@ -230,8 +230,13 @@ def _rounds(table: Table, rounds: list[int]) -> str:
 def _endings(cell: Any) -> Iterator[str]:
     """Footnotes on the seeds whose training did not end as intended."""
     if cell.capped:
-        *others, last = map(str, cell.capped)
-        seeds = f"seeds {', '.join(others)} and {last}" if others else f"seed {last}"
-        yield f"Reached the cap without stopping: {seeds}."
+        yield f"Reached the cap without stopping: {_seeds_named(cell.capped)}."
+    if cell.collapsed:
+        yield f"Collapsed to chance, having been above it: {_seeds_named(cell.collapsed)}."
     for seed, round in cell.diverged:
         yield f"Seed {seed} diverged in round {round} and is left out of mean and spread."
+
+
+def _seeds_named(seeds: list[int]) -> str:
+    *others, last = map(str, seeds)
+    return f"seeds {', '.join(others)} and {last}" if others else f"seed {last}"

@@ -87,12 +87,14 @@ def _said(paper: Paper, spec: figures.Figure, points: pd.DataFrame) -> list[str]
     asked = spec.metrics or [each.metric for each in spec.quantities]
     own = points.groupby(points.runs.map("; ".join), sort=False)
     low, high = own.n.max().min(), own.n.max().max()
+    ends = list(own.last().itertuples())
     reads = (paper.read(metric, runs[0]) for runs in own.runs.first() for metric in filter(None, asked))
     return [
         f"{over}, band: ± one standard deviation (population). " if high > 1 else "",
         f"{f'{low}–' if low < high else ''}{high} {what}{'s' if high != 1 else ''}",
         *dict.fromkeys(read.substitute for read in reads),
-        *(f"{each.line}: {each.diverged} diverged and left out" for each in own.last().itertuples() if each.diverged),
+        *(f"{each.line}: {each.diverged} diverged and left out" for each in ends if each.diverged),
+        *(f"{each.line}: {each.collapsed} collapsed to chance" for each in ends if each.collapsed),
         *(f"{each.line}, {each.metric.replace('_', ' ')}: no value" for each in points[points.n == 0].itertuples()),
     ]
 

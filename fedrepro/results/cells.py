@@ -137,6 +137,7 @@ def _row(
         "thresholds": sorted({run.config.stop.threshold for run in ran if run.config.stop}),
         **{"runs": list(cell.runs), "lacks": list(cell.lacks)},
         **{"read": cell.read.metric, "spread_of": cell.read.spread, "substitute_metric": cell.read.substitute},
+        "collapsed": sorted({seed for run in ran for seed in run.collapsed}),
         "substitute_data": sorted({run.substitute for run in ran} - {""}),
         "chosen": _chosen(paper, cell.runs[0]) if cell.runs else "",
         **{"budget": paper.budget, "label": label.label},

@@ -101,6 +101,7 @@ def _point(line: str, x: str, metric: str, values: list[float], *runs: Run) -> d
         **({"mean": digits(statistics.fmean(values)), "spread": digits(statistics.pstdev(values))} if values else {}),
         "capped": sum(len(run.capped) for run in runs),
         "diverged": sum(len(run.diverged) for run in runs),
+        "collapsed": sum(len(run.collapsed) for run in runs),
         **{"runs": [run.name for run in runs], "samples": ""},
         **{"budget": runs[0].record.budget, "substitute_data": runs[0].substitute},
     }

@@ -43,6 +43,11 @@ class Run:
         return [seed for seed in self.config.seeds if self.record.seeds[seed].status == "cap"]
 
     @property
+    def collapsed(self) -> list[int]:
+        """The seeds of the spec that were above chance and end at it; they have a result."""
+        return [seed for seed in self.config.seeds if self.record.seeds[seed].collapsed]
+
+    @property
     def substitute(self) -> str:
         """The substitute for the paper's data; empty where it is the paper's own."""
         return self.record.data.substitute or ""
@@ -125,7 +130,7 @@ def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[st
         config = paper.run(name)
         folder = paths.run(paper.name, config.method, name, paper.root)
         try:
-            found[name] = Run(name, folder, config, _record(folder, config, paper.budget))
+            found[name] = Run(name, folder, config, _record(folder, paper, name, config))
         except FedreproError as error:
             faults[name] = remedied(paper.name, name, str(error))
     return found, faults
@@ -136,10 +141,12 @@ def remedied(paper: str, run: str, fault: str) -> str:
     return f"{fault}: run `fedrepro train --paper {paper} --run {run}`."
 
 
-def _record(folder: Path, config: RunConfig, budget: str) -> Record:
+def _record(folder: Path, paper: Paper, name: str, config: RunConfig) -> Record:
     found, place = record.read(folder), record.path(folder)
-    if found.budget != budget:
-        raise FedreproError(f"{place} was made at budget {found.budget!r} instead of {budget!r}")
+    if (found.paper, found.run) != (paper.name, name):
+        raise FedreproError(f"{place} is of the run {found.run} of {found.paper}")
+    if found.budget != paper.budget:
+        raise FedreproError(f"{place} was made at budget {found.budget!r} instead of {paper.budget!r}")
     if found.identity.config != config.digest():
         raise FedreproError(f"{place} was made with other settings than the spec's")
     if absent := [seed for seed in config.seeds if seed not in found.seeds]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fedrepro import data, methods
 from fedrepro.errors import FedreproError
 from fedrepro.judges import extractors
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
-from fedrepro.records.record import Identity, Numerics, Record
+from fedrepro.records.record import Identity, Numerics, Place, Record
 
 ENGINE = 1  # raised in the commit that changes numbers of all methods: by the trainer, its streams, draws or judges
 
@@ -46,10 +44,10 @@ def extractor(config: RunConfig) -> extractors.Found | None:
     return extractors.of(config.dataset, config.watch)
 
 
-def current(folder: Path, wanted: Identity) -> Record | None:
-    """The record in a run's folder if it is whole and has this identity."""
+def current(place: Place, wanted: Identity) -> Record | None:
+    """The record at a run's place if it is whole, of this run and of this identity."""
     try:
-        found = record.read(folder)
+        found = record.read(place.folder)
     except FedreproError:
         return None
-    return found if found.identity == wanted else None
+    return found if (found.paper, found.run, found.identity) == (place.paper, place.run, wanted) else None

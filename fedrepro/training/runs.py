@@ -23,6 +23,7 @@ import torch
 
 from fedrepro import methods
 from fedrepro.core import lift
+from fedrepro.core.precision import has_units
 from fedrepro.core.types import Task
 from fedrepro.data import describe, load
 from fedrepro.errors import FedreproError, Interrupted, UsageError
@@ -171,7 +172,7 @@ def kept(place: Place, config: RunConfig, wanted: Identity) -> dict[int, Trained
 
     None are kept where the samples in the folder are of a seed that is no longer asked for.
     """
-    found = current(place.folder, wanted)
+    found = current(place, wanted)
     if found is None:
         return {}
     seeds = found.seeds.keys() & set(config.seeds) if place.run else found.seeds.keys()
@@ -189,6 +190,7 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) ->
         metrics=lane.metrics if lane.status != record.DIVERGED else {},
         shifted={shift: found for shift, found in lane.crossed.items() if shift != "+0"},
         rejected=lane.rejected,
+        collapsed=lane.judge.collapsed([point for point in lane.curve if point[0] <= lane.rounds]),
         seconds=round(lane.seconds, 3),
         provenance=provenance(config, device, began),
     )
@@ -200,13 +202,19 @@ def provenance(config: RunConfig, device: torch.device, began: dict) -> Provenan
     return Provenance(
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         versions={"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu {platform.machine()}",
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
         threads=torch.get_num_threads(),
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         precision=config.precision,
         **began,
         finished=now(),
     )
+
+
+def processor() -> str:
+    """The kind of CPU, with the widest vectors that torch uses and whether it multiplies in bfloat16."""
+    units = f"with{'' if has_units() else 'out'} bfloat16 units"
+    return f"cpu {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {units}"
 
 
 def write(config: RunConfig, place: Place, wanted: Identity, trained: dict[int, Trained]) -> Record:

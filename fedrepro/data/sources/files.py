@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 from fedrepro.data.sources.catalogue import File, Source
 from fedrepro.downloads import FOLDER_VARIABLE, folder, lent
 from fedrepro.errors import UsageError
+from fedrepro.files import sha256
 
 LISTED = 100  # files that a record names one by one
 SUFFIXES = {".parquet", ".json", ".jpg", ".jpeg", ".png"}
@@ -107,11 +107,6 @@ def check(path: str | Path, data: np.ndarray | bytes, file: File) -> None:
         raise OSError(f"{path} has {len(data):,} bytes instead of {file.bytes:,}")
     if sha256(data) != file.sha256:
         raise OSError(f"{path} has the wrong checksum")
-
-
-def sha256(data: np.ndarray | bytes) -> str:
-    """sha256 of bytes."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def require(source: Source, root: Path) -> None:

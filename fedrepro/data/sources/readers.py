@@ -15,8 +15,8 @@ import torch
 
 from fedrepro.core.streams import stream
 from fedrepro.data.sources.catalogue import Raw, Source
-from fedrepro.data.sources.files import sha256
 from fedrepro.errors import UsageError
+from fedrepro.files import sha256
 
 Files = Iterable[tuple[str, np.ndarray]]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from typing import ClassVar, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from fedrepro.files import sha256
 from fedrepro.papers.schema.cells import Kinded
 from fedrepro.records.config import RunConfig, Stop, Strict, Value
 
@@ -105,7 +105,7 @@ class Search(Strict):
     def digest(self, config: RunConfig) -> str:
         """sha256 of all that the choice depends on: the points in their order, and how they are scored."""
         points = [[name, point.digest()] for name, point in self.points(config).items()]
-        return hashlib.sha256(json.dumps([[self.metric, self.last, self.seed], points]).encode()).hexdigest()
+        return sha256(json.dumps([[self.metric, self.last, self.seed], points]))
 
     def settled(self, config: RunConfig, found: Tuned) -> RunConfig:
         """A run with the hyper-parameters chosen; those that it does not leave open stay as they are."""

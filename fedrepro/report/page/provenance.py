@@ -94,7 +94,7 @@ def _substitute(data: Data) -> str:
 
 def _row(seed: int, ended: Seed, metrics: list[str]) -> list[str]:
     values = (number(metric, ended.metrics.get(metric)) for metric in metrics)
-    return [str(seed), ended.status, str(ended.rounds), f"{ended.seconds:.0f}", *values]
+    return [str(seed), ended.ended, str(ended.rounds), f"{ended.seconds:.0f}", *values]
 
 
 def _pairs(values: dict[str, object]) -> str:
