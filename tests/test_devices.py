@@ -51,10 +51,22 @@ def test_what_may_mix_is_what_cuda_lets_mix(away):
             mixing()
     with pytest.raises(RuntimeError, match="cuda:0 and cpu"):
         there.index_select(0, torch.arange(2))
+    with pytest.raises(AssertionError, match="stack|cat"):
+        torch.stack([there[0, 0], here[0]])
     assert (there * here[0]).tolist() == there[torch.arange(3)].tolist() == [[0, 1], [2, 3], [4, 5]]
     assert there.sum().item() == 15
     assert not isinstance(there.cpu(), Away)
     assert all(hasattr(torch.ops.aten, name) for name in RAISING)
+
+
+def test_an_operation_that_would_raise_on_cuda_is_found():
+    def pooled():
+        with elsewhere():
+            x = torch.ones(1, 1, 4, 4).to(AWAY).requires_grad_()
+            torch.autograd.grad(torch.nn.functional.adaptive_avg_pool2d(x, 3).sum(), x)
+
+    with pytest.raises(AssertionError, match="_adaptive_avg_pool2d_backward.*would raise on CUDA"):
+        pooled()
 
 
 def compared(start, folder, atol=0.0):
