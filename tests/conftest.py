@@ -89,7 +89,7 @@ def toy():
 def training(toy):
     """training(method, ...) -> a Training at round 0 on toy federations; `method` is a name or a Method."""
 
-    def make(method, sizes=(20, 20), seeds=(0,), data=None, **settings):
+    def make(method, sizes=(20, 20), seeds=(0,), data=None, device="cpu", **settings):
         name = method if isinstance(method, str) else "made"
         hyper = settings.pop("hyper", {})
         if isinstance(method, str):
@@ -97,6 +97,6 @@ def training(toy):
             method = methods.build(name, Task(SHAPE, CLASSES, tuple(sizes)), hyper)
         config = RunConfig(method=name, dataset="toy", hyper=hyper, seeds=seeds, **({"rounds": 5} | settings))
         data = data or {seed: toy(seed, sizes) for seed in seeds}
-        return Training(config, method, data, torch.device("cpu"))
+        return Training(config, method, data, torch.device(device))
 
     return make

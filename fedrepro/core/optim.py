@@ -58,7 +58,7 @@ def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Ru
 
     def init(params: State) -> State:
         zeros = map_tree(torch.zeros_like, params)
-        return {"m": zeros, "v": zeros, "t": torch.zeros(())}
+        return {"m": zeros, "v": zeros, "t": torch.zeros((), device=next(leaves(zeros))[1].device)}
 
     def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
         t = s["t"] + 1

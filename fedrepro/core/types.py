@@ -120,7 +120,8 @@ class Task:
 class Rule(NamedTuple):
     """A pair of pure functions: `init(like) -> s`, `update(..., s) -> (..., s)`.
 
-    optimiser  update(direction, s, params)       -> (step, s); parameters += step; only weight decay reads params
+    optimiser  update(direction, s, params)       -> (step, s); parameters += step; only weight decay reads params;
+                                                     clients make s anew in rounds: on the device of `like`
     weighting  update(risks [K], accepted [K], s) -> (weights [K], s); who is not accepted has the weight 0
     server     update(reports, weights, s)        -> (step, s)
 

@@ -106,6 +106,7 @@ def resolve(device: str) -> torch.device:
     if name == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.allow_tf32 = False  # as convolutions in float32 have it by default, with ten bits
     return torch.device(name)
 
 
