@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 from typing_extensions import Buffer
 
 from fedrepro.errors import FedreproError, UsageError
 
+PARTS = ".*.part"  # what is being written, or was when its process was killed
 MISPLACED = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 
 
@@ -36,7 +39,8 @@ def write_bytes(path: str | Path, content: bytes) -> Path:
     except MISPLACED as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place.") from error
     except OSError as error:
-        raise FedreproError(f"writing {path} failed: {error.strerror}.") from error
+        full = _room(path, len(content)) if error.errno == errno.ENOSPC else ""
+        raise FedreproError(f"writing {path} failed: {error.strerror}{full}.") from error
     return path
 
 
@@ -79,6 +83,13 @@ def unsealed(content: bytes) -> dict:
     if not isinstance(value, dict) or value.pop("seal", "") != sha256(json_text(value)):
         raise ValueError("it was changed after it was written")
     return value
+
+
+def _room(path: Path, needed: int) -> str:
+    """The room on the full disk of a path, where not even its folder may be, and what to do."""
+    folder = next(each for each in path.absolute().parents if each.exists())
+    free = shutil.disk_usage(folder).free
+    return f", {free:,} bytes are free and {needed:,} needed; make room, then give the same command again"
 
 
 def _sync(folder: Path) -> None:

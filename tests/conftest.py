@@ -1,5 +1,6 @@
 """What the tests of the engine share: a toy federation of few rows, and the training of any method on it."""
 
+import copy
 import os
 
 import numpy as np
@@ -66,6 +67,29 @@ def same():
             torch.testing.assert_close(leaf, right[name], rtol=0, atol=0, equal_nan=True, msg=lambda m, n=name: n + m)
 
     return check
+
+
+@pytest.fixture
+def broken_off(same, monkeypatch):
+    """broken_off(training): play all rounds, each of them twice, since the first time it is broken off at its end."""
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    def play(run):
+        while run.running:
+            tensors, notes = copy.deepcopy(run.snapshot())
+            with monkeypatch.context() as patch:
+                patch.setattr(Training, "_leave", stop)
+                with pytest.raises(KeyboardInterrupt):
+                    next(iter(run))
+            assert run.round == notes["round"] + 1
+            same(run.snapshot()[0], tensors)
+            assert run.snapshot()[1] == notes
+            run.restore(*run.snapshot())
+            next(iter(run))
+
+    return play
 
 
 @pytest.fixture(scope="session")

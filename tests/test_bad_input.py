@@ -250,9 +250,9 @@ def test_a_pilot_that_diverges_finds_nothing(folder):
 @pytest.fixture
 def interrupted():
     """The checkpoints of rounds 3 and 4 that a run of 6 rounds left when it was killed."""
-    proofs = sorted(commands.interrupted("f-irm", 5).glob("*.json"))
-    assert [path.name for path in proofs] == ["round-00000003.json", "round-00000004.json"]
-    return proofs
+    paths = sorted(commands.interrupted("f-irm", 5).iterdir())
+    assert [path.name for path in paths] == ["round-00000003.checkpoint", "round-00000004.checkpoint"]
+    return paths
 
 
 def truncate(path):
@@ -264,9 +264,13 @@ def metrics():
     return json.loads(record.read_text())["seeds"]["0"]["metrics"]
 
 
-@pytest.mark.parametrize("suffix", [".safetensors", ".json"])
-def test_a_damaged_checkpoint_is_passed_over(interrupted, suffix):
-    truncate(interrupted[-1].with_suffix(suffix))
+def fewer_rounds(path):
+    path.write_bytes(path.read_bytes().replace(b'"round": 4', b'"round": 2'))
+
+
+@pytest.mark.parametrize("damage", [truncate, fewer_rounds])
+def test_a_damaged_checkpoint_is_passed_over(interrupted, damage):
+    damage(interrupted[-1])
     done = fedrepro(*TRAIN)
     assert done.code == 0
     assert f"{interrupted[-1]} is damaged and passed over\nresumed after round 3\n" in done.err
@@ -277,8 +281,8 @@ def test_a_damaged_checkpoint_is_passed_over(interrupted, suffix):
 
 
 def test_damaged_checkpoints_only(interrupted):
-    for proof in interrupted:
-        truncate(proof.with_suffix(".safetensors"))
+    for path in interrupted:
+        truncate(path)
     before = written()
     folder = interrupted[0].parent
     refused(fedrepro(*TRAIN), 1, f"no checkpoint in {folder} can be read: remove that folder to train anew.")
@@ -307,7 +311,7 @@ def test_sigint_saves_the_last_round_and_the_same_command_goes_on():
     said, second = interrupt()
     assert f"resumed after round {first}\n" in said
     (state,) = (path for path in Path(".fedrepro/state").iterdir() if path.is_dir())
-    assert max(state.glob("*.json")).name == f"round-{second:08d}.json"
+    assert max(state.iterdir()).name == f"round-{second:08d}.checkpoint"
     assert list(Path().rglob("record.json")) == []
 
 

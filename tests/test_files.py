@@ -1,6 +1,9 @@
 """Writing files: all or nothing, and one clear sentence when it cannot be done."""
 
 import os
+import shutil
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,10 +34,33 @@ def test_a_failed_write_keeps_the_old_file_and_no_part(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FedreproError, match=r"writing .*a\.txt failed: No space left on device") as raised:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1234))
+    with pytest.raises(FedreproError) as raised:
         files.write_text(path, "new")
+    rest = ", 1,234 bytes are free and 3 needed; make room, then give the same command again."
+    assert str(raised.value) == f"writing {path} failed: No space left on device{rest}"
     assert raised.value.exit_code == 1
     assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["a.txt"])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a file system of 64 KiB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "small", tmp_path]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a file system, and not everywhere")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_full_disk_is_told_with_what_is_free(small_disk):
+    path = files.write_text(small_disk / "a.txt", "old")
+    with pytest.raises(FedreproError, match="No space left on device, 61,440 bytes are free and 100,000 needed; make"):
+        files.write_bytes(path, bytes(100_000))
+    (small_disk / "b").write_bytes(bytes(61_440))
+    with pytest.raises(FedreproError, match="No space left on device, 0 bytes are free and 3 needed; make room"):
+        files.write_text(small_disk / "c" / "a.txt", "new")
+    assert (path.read_text(), sorted(os.listdir(small_disk))) == ("old", ["a.txt", "b", "c"])
 
 
 def test_a_place_that_cannot_be_written_is_a_usage_error(tmp_path):

@@ -239,13 +239,13 @@ def mixture(seed: int) -> Federation:
     return Federation(x, torch.zeros(40).long(), (20, 20), {}, 2, {}, modes=modes, mode_sd=1.0)
 
 
-def training(seeds: tuple[int, ...], **hyper) -> Training:
-    """Six rounds of F2A on the mixture."""
+def training(seeds: tuple[int, ...], name: str = "f2a", **hyper) -> Training:
+    """Six rounds of a method on the mixture."""
     task, hyper = Task((2,), 2, (20, 20)), {"batch": 4} | ADAM | hyper
     watch = {"judged": 100, "test_every": 3}
-    config = RunConfig(method="f2a", dataset="mixture-2d", hyper=hyper, rounds=6, watch=watch, seeds=seeds)
+    config = RunConfig(method=name, dataset="mixture-2d", hyper=hyper, rounds=6, watch=watch, seeds=seeds)
     return Training(
-        config, methods.build("f2a", task, hyper), {seed: mixture(seed) for seed in seeds}, torch.device("cpu")
+        config, methods.build(name, task, hyper), {seed: mixture(seed) for seed in seeds}, torch.device("cpu")
     )
 
 
@@ -262,6 +262,18 @@ def test_a_run_that_is_resumed_is_the_run(same):
         assert a.curve == b.curve
         assert a.status == "finished"
         assert {"lambda", "critic_loss", "weighted_variance"} <= {metric for _, metric, _ in a.curve}
+
+
+@pytest.mark.parametrize(
+    "label", [label for label in GANS if label != "gan-backbone"]
+)  # it has pooled data, and all that md-gan has
+def test_a_round_that_is_broken_off_is_played_again_to_the_same_bits(label, same, broken_off):
+    name, hyper = GANS[label]
+    whole, run = (training((0,), name, **hyper) for _ in range(2))
+    assert [*whole]
+    broken_off(run)
+    same(run.state, whole.state)
+    assert run.lanes[0].curve == whole.lanes[0].curve
 
 
 @pytest.mark.parametrize("mode", ["vmap", "loop", "2"])

@@ -2,16 +2,16 @@
 
 import copy
 import csv
+import hashlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
+import kills
 import pytest
 import torch
 
@@ -25,6 +25,7 @@ from fedrepro.records.curves import curves_text, read_curves
 from fedrepro.records.record import Place
 from fedrepro.training import identity, runs
 from fedrepro.training.checkpoints import Checkpoints
+from fedrepro.training.runs import STOPPING
 from fedrepro.training.train import Lane, Training
 
 ROOT = Path(__file__).parents[1]
@@ -284,53 +285,22 @@ def test_devices(monkeypatch):
 
 # Interruptions
 
-LONG = {"method": "v-fl-smooth-fast", "hyper": {"order": "sequential", "capacity": 2}, "rounds": 24, "seeds": (0, 1)}
-DRIVER = """
-import sys, time, torch
-from pathlib import Path
-from fedrepro.records.config import RunConfig
-from fedrepro.records.record import Place
-from fedrepro.training import runs
-torch.set_num_threads(1)
-how = {"device": "cpu", "every": 0, "watch": lambda training: time.sleep(0.05)}
-runs.execute(RunConfig.model_validate_json(sys.argv[1]), Place(Path("runs/one")), **how)
-"""
-
 
 def reached():
     """The round of the newest checkpoint at RUN, 0 without one."""
-    proofs = Checkpoints(Place(RUN).state, {}, print).proofs()
-    return int(proofs[-1].stem.removeprefix("round-")) if proofs else 0
-
-
-def killed_after(round, wanted):
-    """Train in a process of its own, killed at a random moment after a checkpoint beyond `round`."""
-    command = [sys.executable, "-c", DRIVER, wanted.model_dump_json()]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE) as process:
-        limit = time.monotonic() + 200
-        while reached() <= round and process.poll() is None and time.monotonic() < limit:
-            time.sleep(0.01)
-        time.sleep(random.random() * 0.15)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL, process.stderr.read().decode()
-    assert not (RUN / "record.json").exists()
-    return reached()
+    paths = Checkpoints(Place(RUN).state, {}, print).paths()
+    return int(paths[-1].stem.removeprefix("round-")) if paths else 0
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_as_one_that_was_left_alone():
-    wanted = config(**LONG)
-    first = killed_after(0, wanted)
-    second = killed_after(first, wanted)
-    assert 0 < first < second < LONG["rounds"]
-    said = []
-    record = execute(wanted, say=said.append)
-    assert [line for line in said if line.startswith("resumed after round")]
-    assert numbers(record) == numbers(execute(wanted, "runs/two"))
-    assert Path("runs/one/curves.csv").read_bytes() == Path("runs/two/curves.csv").read_bytes()
-    assert sorted(each.name for each in RUN.iterdir()) == ["curves.csv", "record.json"]
-    assert not list(Path(".fedrepro").rglob("round-*"))
+@pytest.mark.parametrize("method", kills.CASES)
+def test_a_killed_run_ends_as_one_that_was_left_alone(method):
+    tried = [sys.executable, ROOT / "tests/kills.py", "--kills=4", method]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(tried, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines()[-1].split()[:2] == [method, "4"]
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
@@ -348,6 +318,25 @@ def test_a_signal_saves_the_last_full_round(asked):
     assert said == ["resumed after round 5"]
     assert rounds == [6, 7]
     assert numbers(record) == numbers(execute(config(seeds=(0, 1)), "runs/two"))
+
+
+def test_a_second_signal_loses_the_round_under_way_and_no_more(monkeypatch):
+    whole, plain = execute(config(seeds=(0, 1)), "runs/two"), Training._watch
+
+    def watched(training, lane, row, loss):  # when the state is that of the next round already
+        status = plain(training, lane, row, loss)
+        for number in STOPPING if (training.round, lane.seed) == (6, 0) else ():
+            signal.raise_signal(number)
+        return status
+
+    said = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_watch", watched)
+        with pytest.raises(Interrupted, match="stopped after round 5; the same command goes on from there"):
+            execute(config(seeds=(0, 1)), say=said.append)
+    assert said == ["stopping after this round; a second signal stops at once, without it"]
+    assert reached() == 5
+    assert numbers(execute(config(seeds=(0, 1)))) == numbers(whole)
 
 
 def test_a_signal_in_the_last_round_lets_the_run_end():
@@ -410,6 +399,11 @@ def test_checkpoints_come_when_they_are_due_and_rarely_where_they_are_slow(monke
 # Checkpoints of a training
 
 
+def began(when):
+    """How a training began."""
+    return {"started": when, "commit": None}
+
+
 def snapshot(run):
     """Everything of a training that may be compared: tensors, and notes but for the time."""
     tensors, notes = copy.deepcopy(run.snapshot())
@@ -434,8 +428,8 @@ def test_a_resumed_training_goes_on_bit_for_bit(training, variant, same, monkeyp
     checkpoints = Checkpoints(Path("state"), {"digest": "d"}, print)
     for _ in zip(range(cut), half, strict=False):
         pass
-    checkpoints.save(half, "then")
-    assert checkpoints.resume(rest) == "then"
+    checkpoints.save(half, began("then"))
+    assert checkpoints.resume(rest, began("now")) == began("then")
     assert [lane.status for lane in rest.lanes].count("stopped") == (cut == 4)
     assert list(rest) == list(range(cut + 1, 10))
     (left, notes), (right, wanted) = snapshot(rest), snapshot(whole)
@@ -459,15 +453,15 @@ def saved(training):
     said = []
     run, checkpoints = training("f-fl-smooth"), Checkpoints(Path("state"), {"digest": "d"}, said.append)
     for _ in zip(range(3), run, strict=False):
-        checkpoints.save(run, f"at {run.round}")
+        checkpoints.save(run, began(f"at {run.round}"))
     return checkpoints, said, training("f-fl-smooth")
 
 
 def test_the_newest_two_are_kept(saved):
     checkpoints, said, run = saved
-    names = [f"round-0000000{round}.{end}" for round in (2, 3) for end in ("json", "safetensors")]
+    names = ["round-00000002.checkpoint", "round-00000003.checkpoint"]
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == names
-    assert checkpoints.resume(run) == "at 3"
+    assert checkpoints.resume(run, began("now")) == began("at 3")
     assert run.round == 3
     assert said == ["resumed after round 3"]
     checkpoints.clear()
@@ -488,47 +482,73 @@ def empty(path):
     path.write_bytes(b"")
 
 
-def no_notes(path):
-    path.write_text("[]")
+def edited(path):
+    path.write_bytes(path.read_bytes().replace(b'"round": 3', b'"round": 1'))
 
 
-DAMAGE = [
-    (damage, end)
-    for end, damages in (("safetensors", (cut_short, flip, empty, Path.unlink)), ("json", (cut_short, empty, no_notes)))
-    for damage in damages
-]
-
-
-@pytest.mark.parametrize(("damage", "end"), DAMAGE, ids=lambda part: getattr(part, "__name__", part))
-def test_a_damaged_checkpoint_is_passed_over(saved, damage, end):
+@pytest.mark.parametrize("damage", [cut_short, flip, empty, edited])
+def test_a_damaged_checkpoint_is_passed_over(saved, damage):
     checkpoints, said, run = saved
-    damage(checkpoints.folder / f"round-00000003.{end}")
-    assert checkpoints.resume(run) == "at 2"
+    damage(checkpoints.folder / "round-00000003.checkpoint")
+    assert checkpoints.resume(run, began("now")) == began("at 2")
     assert run.round == 2
-    assert said == ["state/round-00000003.json is damaged and passed over", "resumed after round 2"]
-    damage(checkpoints.folder / f"round-00000002.{end}")
+    assert said == ["state/round-00000003.checkpoint is damaged and passed over", "resumed after round 2"]
+    cut_short(checkpoints.folder / "round-00000002.checkpoint")
     with pytest.raises(FedreproError, match="no checkpoint in state can be read: remove that folder"):
-        checkpoints.resume(run)
+        checkpoints.resume(run, began("now"))
     assert list(checkpoints.folder.iterdir())  # for the user to look at
 
 
-def test_tensors_without_their_proof_are_no_checkpoint(saved):
-    checkpoints, said, run = saved
-    (checkpoints.folder / "round-00000003.json").unlink()
-    assert checkpoints.resume(run) == "at 2"
-    assert said == ["resumed after round 2"]
+def resealed(path, change):
+    """Change the notes of a checkpoint as another version would have written them."""
+    _, notes, body = path.read_bytes().split(b"\n", 2)
+    notes = json.loads(notes)
+    change(notes)
+    content = json.dumps(notes).encode() + b"\n" + body
+    path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
 
 
-def test_checkpoints_of_something_else_are_removed(saved):
+OTHERS = {
+    "identity": lambda notes: notes["identity"].update(digest="other"),
+    "no identity": lambda notes: notes.pop("identity"),
+    "a name more": lambda notes: notes.update(more=1),
+    "a name of a lane less": lambda notes: notes["lanes"][0].pop("idle"),
+    "a name of a lane more": lambda notes: notes["lanes"][0].update(more=1),
+    "no lanes": lambda notes: notes.update(lanes=[]),
+    "another name": lambda notes: notes.update(turn=notes.pop("lanes")),
+    "a beginning less": lambda notes: notes["began"].pop("commit"),
+}
+
+
+@pytest.mark.parametrize("change", OTHERS)
+def test_checkpoints_of_something_else_are_removed(saved, change):
     checkpoints, said, run = saved
-    other = Checkpoints(checkpoints.folder, {"digest": "other"}, said.append)
-    assert other.resume(run) is None
+    resealed(checkpoints.folder / "round-00000003.checkpoint", OTHERS[change])
+    assert checkpoints.resume(run, began("now")) == began("now")
     assert run.round == 0
     assert not checkpoints.folder.exists()
     assert said == ["the checkpoints are of other settings, numerics or data: training from the start"]
 
 
+def test_a_state_of_other_names_is_removed(saved, training):
+    checkpoints, said, _ = saved
+    assert checkpoints.resume(training("f-irm"), began("now")) == began("now")
+    assert len(said) == 1
+
+
+def test_what_a_killed_process_was_writing_is_removed(saved, training):
+    checkpoints, _, run = saved
+    (checkpoints.folder / ".round-00000003.checkpoint.1.part").touch()
+    next(iter(run))
+    checkpoints.save(run, began("now"))
+    assert len(list(checkpoints.folder.iterdir())) == 2
+    RUN.mkdir(parents=True)
+    (RUN / ".curves.csv.1.part").touch()
+    execute(config(rounds=1))
+    assert sorted(path.name for path in RUN.iterdir()) == ["curves.csv", "record.json"]
+
+
 def test_no_checkpoint_is_a_start(training):
     run = training("f-irm")
-    assert Checkpoints(Path("state"), {}, print).resume(run) is None
+    assert Checkpoints(Path("state"), {}, print).resume(run, began("now")) == began("now")
     assert run.round == 0

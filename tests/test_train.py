@@ -286,6 +286,19 @@ def test_kept_logits_are_those_of_a_fresh_prediction(training, variant, monkeypa
     )
 
 
+def test_a_round_that_is_broken_off_is_played_again_to_the_same_bits(training, variant, same, broken_off, monkeypatch):
+    def cross(self, lane, row, accuracy):
+        lane.crossed = lane.crossed | {f"{self.round:+}": {}}
+        return True
+
+    monkeypatch.setattr(Training, "_cross", cross)
+    whole, run = (training(variant[0], hyper=variant[1], rounds=6, seeds=(0, 1)) for _ in range(2))
+    assert [*whole]
+    broken_off(run)
+    same(run.state, whole.state)
+    assert [lane.curve for lane in run.lanes] == [lane.curve for lane in whole.lanes]
+
+
 def test_only_members_that_moved_are_computed(training):
     run = training("f-irm", sizes=(20, 20, 20), hyper={"order": "sequential"})
     asked, members = [], run.method.members

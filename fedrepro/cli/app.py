@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -264,7 +267,14 @@ def doctor() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: whatever goes wrong is one line on standard error and an exit code, never a traceback."""
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # one end, however it is asked for
+        if "DVC_STAGE" in os.environ:
+            _end_with_parent()
         app(arguments)
+    except (KeyboardInterrupt, SystemExit) as end:  # typer makes the first the second
+        if getattr(end, "code", Interrupted.exit_code) != Interrupted.exit_code:
+            raise
+        _fail("stopped; what is written is whole, and the same command does the rest.", Interrupted.exit_code)
     except FedreproError as error:
         _fail(str(error) if isinstance(error, Interrupted) else f"error: {error}", error.exit_code)
     except Exception as error:
@@ -272,6 +282,14 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         _fail(f"internal error: {reason}; run it again with {TRACEBACK}=1 for the details", 1)
+
+
+def _end_with_parent() -> None:
+    """End as at SIGTERM when the pipeline that started this command is gone, even if it is gone already (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        if os.getsid(os.getppid()) != os.getsid(0):  # an orphan's new parent is of another session
+            raise KeyboardInterrupt
 
 
 def _fail(line: str, code: int) -> None:

@@ -116,12 +116,12 @@ def checkpoints() -> Findings:
             yield Finding(lock.stem, "note", "being trained by another process")
     for folder in sorted(path for path in STATE.glob("*") if path.is_dir() and not _held(Path(f"{path}.lock"))):
         kept = Checkpoints(folder, {}, lambda line: None)
-        damaged = [path for path in kept.proofs() if not _whole(kept, path)]
-        if damaged and len(damaged) == len(kept.proofs()):
+        damaged = [path for path in kept.paths() if not _whole(kept, path)]
+        if damaged and len(damaged) == len(kept.paths()):
             yield Finding(folder.name, "wrong", f"no checkpoint can be read: remove {folder} to train anew")
         elif damaged:
             yield Finding(folder.name, "note", f"{damaged[0]} is damaged: the other checkpoint will be used")
-        elif kept.proofs():
+        elif kept.paths():
             yield Finding(folder.name, "note", "interrupted: the same command goes on from its checkpoint")
 
 
@@ -190,9 +190,9 @@ def _held(lock: Path) -> bool:
         return True
 
 
-def _whole(kept: Checkpoints, proof: Path) -> bool:
+def _whole(kept: Checkpoints, path: Path) -> bool:
     try:
-        kept.read(proof)
+        kept.read(path)
     except DAMAGED:
         return False
     return True

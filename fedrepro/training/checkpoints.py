@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,72 +13,84 @@ import torch
 from torch import Tensor
 
 from fedrepro.errors import FedreproError
-from fedrepro.files import write_bytes, write_text
+from fedrepro.files import write_bytes
 from fedrepro.training.train import Training
 
-DAMAGED = (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError)
+DAMAGED = (OSError, ValueError)
+
+Content = tuple[dict[str, Tensor], dict]  # tensors, and notes for JSON
 
 
 class Checkpoints:
-    """The newest two checkpoints of one run: round-N.safetensors, and round-N.json written after it as its proof."""
+    """The newest two checkpoints of one run, each a file: round-N.checkpoint.
+
+    A line has the sha256 of the rest, a second one the notes as JSON; then come the tensors, as safetensors.
+    """
 
     def __init__(self, folder: Path, identity: dict, say: Callable[[str], None]):
         self.folder, self.identity, self.say = folder, identity, say
 
-    def save(self, training: Training, began: dict) -> None:
-        """Write a checkpoint and remove all but the newest two; `began` is what `resume` returns."""
-        tensors, notes = training.snapshot()
+    def save(self, training: Training, began: dict) -> int:
+        """Write the training's last full round, and return which one it is; `began` is what `resume` returns."""
+        tensors, notes = self._content(training, began)
+        head = json.dumps(notes).encode() + b"\n"
         # Copies, since a buffer's newest entry may be the predictor itself, and safetensors takes no shared memory.
-        whole = {name: leaf.clone(memory_format=torch.contiguous_format) for name, leaf in tensors.items()}
-        content = safetensors.torch.save(whole)
-        name = f"round-{training.round:08d}"
-        write_bytes(self.folder / f"{name}.safetensors", content)
-        proof = {"identity": self.identity, "began": began, "sha256": hashlib.sha256(content).hexdigest()}
-        write_text(self.folder / f"{name}.json", json.dumps(proof | notes))
-        for old in self.proofs()[:-2]:
+        copied = lambda leaf: leaf.clone(memory_format=torch.contiguous_format)  # noqa: E731
+        body = safetensors.torch.save({name: copied(leaf) for name, leaf in tensors.items()})
+        digest = hashlib.sha256(head)
+        digest.update(body)
+        path = self.folder / f"round-{notes['round']:08d}.checkpoint"
+        write_bytes(path, b"".join((digest.hexdigest().encode(), b"\n", head, body)))
+        for old in {*self.folder.iterdir()} - {*self.paths()[-2:]}:  # with them, what a killed process was writing
             old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
+        return notes["round"]
 
-    def resume(self, training: Training) -> dict | None:
-        """Bring the training to the newest checkpoint that is whole; returns how it began, None without any.
+    def resume(self, training: Training, began: dict) -> dict:
+        """Bring the training to the newest checkpoint that is whole; returns how it began, `began` without any.
 
-        Checkpoints of another identity or set of seeds are removed. FedreproError where there are
+        Checkpoints of another identity, set of seeds or version are removed. FedreproError where there are
         checkpoints and none can be read.
         """
-        proofs = self.proofs()
-        for path in reversed(proofs):
+        for path in reversed(self.paths()):
             try:
-                notes, tensors = self.read(path)
+                tensors, notes = self.read(path)
             except DAMAGED:
                 self.say(f"{path} is damaged and passed over")
                 continue
-            if notes["identity"] != self.identity:
+            mine = names(*self._content(training, began))
+            if notes.get("identity") != self.identity or names(tensors, notes) != mine:
                 self.say("the checkpoints are of other settings, numerics or data: training from the start")
                 self.clear()
-                return None
+                return began
             training.restore(tensors, notes)
             self.say(f"resumed after round {training.round}")
             return notes["began"]
-        if proofs:
+        if self.paths():
             raise FedreproError(f"no checkpoint in {self.folder} can be read: remove that folder to train anew.")
-        return None
+        return began
 
     def clear(self) -> None:
         """Remove all checkpoints."""
-        # Proofs first: tensors without one are no checkpoint.
-        for path in [*self.proofs(), *self.folder.glob("round-*.safetensors"), *self.folder.glob(".round-*")]:
-            path.unlink()
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def proofs(self) -> list[Path]:
-        """The checkpoints' proofs, oldest first."""
-        return sorted(self.folder.glob("round-*.json"))
+    def paths(self) -> list[Path]:
+        """The checkpoints, oldest first."""
+        return sorted(self.folder.glob("round-*.checkpoint"))
 
-    def read(self, path: Path) -> tuple[dict, dict[str, Tensor]]:
-        """The notes and tensors of a checkpoint, by the path of its proof; one of DAMAGED where it is not whole."""
-        notes = json.loads(path.read_text(encoding="utf-8"))
-        content = path.with_suffix(".safetensors").read_bytes()
-        if hashlib.sha256(content).hexdigest() != notes["sha256"]:
+    def read(self, path: Path) -> Content:
+        """The tensors and notes of a checkpoint; one of DAMAGED where it is not whole."""
+        digest, content = path.read_bytes().split(b"\n", 1)
+        if hashlib.sha256(content).hexdigest().encode() != digest:
             raise ValueError("wrong checksum")
-        return notes, safetensors.torch.load(content)
+        head, body = content.split(b"\n", 1)
+        return safetensors.torch.load(body), json.loads(head)
+
+    def _content(self, training: Training, began: dict) -> Content:
+        tensors, notes = training.snapshot()
+        return tensors, {"identity": self.identity, "began": began, **notes}
+
+
+def names(tensors: dict[str, Tensor], notes: dict) -> tuple:
+    """The names of what every checkpoint of a run has; another version may have written others."""
+    always = {name for name in tensors if not name.startswith("kept.")}
+    return always, notes.keys(), notes.get("began", {}).keys(), [lane.keys() for lane in notes.get("lanes", ())]

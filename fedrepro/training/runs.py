@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import platform
 import resource
@@ -27,7 +26,7 @@ from fedrepro.core.precision import has_units
 from fedrepro.core.types import Task
 from fedrepro.data import describe, load
 from fedrepro.errors import FedreproError, Interrupted, UsageError
-from fedrepro.files import write_text
+from fedrepro.files import PARTS, write_text
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.curves import Curve
@@ -77,9 +76,9 @@ def execute(
             say(f"kept from the earlier record: seeds {', '.join(map(str, trained))}")
         todo = [seed for seed in config.seeds if seed not in trained]
         if todo:
-            training, began = prepare(config, tuple(todo), chosen), {"started": now(), "commit": commit()}
+            training = prepare(config, tuple(todo), chosen)
             checkpoints = Checkpoints(place.state, wanted.model_dump() | {"seeds": todo}, say)
-            began = checkpoints.resume(training) or began
+            began = checkpoints.resume(training, {"started": now(), "commit": commit()})
             run_through(training, checkpoints, began, watch, every)
             trained |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
         written = write(config, place, wanted, trained)
@@ -111,8 +110,10 @@ def resolve(device: str) -> torch.device:
 
 
 def probe(place: Place) -> None:
-    """Fail before the training, not after it, where the record cannot be written."""
+    """Fail before the training, not after it, where the record cannot be written; clear what a killed one left."""
     write_text(place.folder / ".probe", "").unlink()
+    for part in place.folder.glob(PARTS):
+        part.unlink()
 
 
 @contextlib.contextmanager
@@ -134,38 +135,46 @@ def locked(place: Place) -> Iterator[None]:
 
 def run_through(training: Training, checkpoints: Checkpoints, began: dict, watch: Callable, every: float) -> None:
     """Play all rounds, with a checkpoint when one is due and when a signal asks to stop."""
-    with signals() as asked:
+    with signals(checkpoints.say) as asked:
         saved, wait = time.monotonic(), every
-        for _ in training:
-            watch(training)
-            if asked and training.running:
-                checkpoints.save(training, began)
-                raise Interrupted(f"stopped after round {training.round}; the same command goes on from there.")
-            due = time.monotonic()
-            if training.running and due - saved >= wait:
-                checkpoints.save(training, began)
-                saved = time.monotonic()
-                wait = max(every, WRITING * (saved - due)) if every else 0.0
+        try:
+            for _ in training:
+                watch(training)
+                if asked and training.running:
+                    raise KeyboardInterrupt
+                due = time.monotonic()
+                if training.running and due - saved >= wait:
+                    checkpoints.save(training, began)
+                    saved = time.monotonic()
+                    wait = max(every, WRITING * (saved - due)) if every else 0.0
+        except KeyboardInterrupt as stop:
+            if not asked:
+                raise
+            reached = checkpoints.save(training, began)
+            raise Interrupted(f"stopped after round {reached}; the same command goes on from there.") from stop
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[list[int]]:
-    """Inside the block, SIGINT and SIGTERM are noted in the list that it yields, so that the round can end."""
+def signals(say: Callable[[str], None]) -> Iterator[list[int]]:
+    """Inside the block, a first SIGINT or SIGTERM is noted in the list that it yields, so that the round can end.
+
+    Any further one raises KeyboardInterrupt, in the midst of the round.
+    """
     asked: list[int] = []
-    old = {each: signal.signal(each, lambda number, frame: asked.append(number)) for each in STOPPING}
-    if "DVC_STAGE" in os.environ:
-        die_with_parent()
+
+    def stop(number: int, frame: object) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+        with contextlib.suppress(OSError, SystemExit):  # where nobody can read it any more, the round ends all the same
+            say("stopping after this round; a second signal stops at once, without it")
+
+    old = {each: signal.signal(each, stop) for each in STOPPING}
     try:
         yield asked
     finally:
         for each, handler in old.items():
             signal.signal(each, handler)
-
-
-def die_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the pipeline that started this trainer is gone (Linux)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def kept(place: Place, config: RunConfig, wanted: Identity) -> dict[int, Trained]:

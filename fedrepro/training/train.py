@@ -82,6 +82,7 @@ class Training:
         self.round = 0
         self.lanes = [self._lane(seed, federation) for seed, federation in data.items()]
         self.state: State = trees.stack([self._start(lane) for lane in self.lanes])
+        self.full = self._full()
 
     def _lane(self, seed: int, data: Federation) -> Lane:
         x, y = data.x.to(self.device), data.y.to(self.device)
@@ -115,6 +116,7 @@ class Training:
             began = time.perf_counter()
             ended = self._play()
             self._leave(ended, (time.perf_counter() - began) / len(self.running))
+            self.full = self._full()
             yield self.round
 
     def _play(self) -> dict[int, str]:
@@ -200,7 +202,7 @@ class Training:
             metrics = self._metrics(row)
             if not finite(metrics):
                 return False
-            lane.crossed |= {shift: {"rounds": self.round, **metrics} for shift in new}
+            lane.crossed = lane.crossed | {shift: {"rounds": self.round, **metrics} for shift in new}
             if "+0" in new:
                 lane.metrics = metrics
         return True
@@ -225,7 +227,7 @@ class Training:
             if lane.kept is None:
                 lane.kept = fresh
             else:
-                lane.kept[list(moved)] = fresh
+                lane.kept = lane.kept.index_copy(0, torch.tensor(moved, device=self.device), fresh)
             lane.stale = set()
         return lane.kept.mean(0)
 
@@ -245,10 +247,17 @@ class Training:
             self.state = trees.map_tree(torch.clone, trees.rows(self.state, staying))
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict]:
-        """Everything a resumed run needs: named tensors and JSON."""
+        """Everything a resumed run needs after the last full round, in the midst of the next one too: tensors, JSON."""
+        tensors, notes = self.full
+        until = [[point for point in lane["curve"] if point[0] <= notes["round"]] for lane in notes["lanes"]]
+        lanes = [lane | {"curve": curve} for lane, curve in zip(notes["lanes"], until, strict=True)]
+        return tensors, notes | {"lanes": lanes}
+
+    def _full(self) -> tuple[dict[str, Tensor], dict]:
+        """The snapshot of now. Only the curves in it still grow: a round makes new states, and changes none."""
         tensors = {f"state.{name}": leaf for name, leaf in trees.leaves(self.state)}
         for lane in self.lanes:
-            tensors[f"cursors.{lane.seed}"] = torch.from_numpy(lane.feeder.cursors)
+            tensors[f"cursors.{lane.seed}"] = torch.from_numpy(lane.feeder.cursors.copy())
             if lane.kept is not None:
                 tensors[f"kept.{lane.seed}"] = lane.kept
         lanes = [{key: getattr(lane, key) for key in Lane.SAVED} | {"stale": sorted(lane.stale)} for lane in self.lanes]
@@ -267,6 +276,7 @@ class Training:
             lane.feeder.cursors[:] = tensors[f"cursors.{lane.seed}"].numpy()
             if f"kept.{lane.seed}" in tensors:
                 lane.kept = tensors[f"kept.{lane.seed}"].to(self.device, copy=True)
+        self.full = self._full()
 
 
 def finite(metrics: dict[str, float]) -> bool:
