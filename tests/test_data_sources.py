@@ -489,6 +489,19 @@ def test_verify_downloads_nothing(toy, monkeypatch):
 # manifests and lists
 
 
+def test_pinned_data_are_intact_if_their_files_are_and_no_image_is_decoded(lent, monkeypatch):
+    manifests.fetch("mnist")
+    monkeypatch.setattr(sources, "read", lambda *given: pytest.fail("decodes"))
+    manifests.intact("mnist")
+    for content in ("{}", "{", '{"files": {}}'):
+        (manifests.FOLDER / "mnist.json").write_text(content)
+        refusal(lambda: manifests.intact("mnist"), "mnist.json does not describe these data", "`fedrepro data fetch")
+    (manifests.FOLDER / "mnist.json").unlink()
+    path = lent / MNIST_FILES[0].path
+    path.write_bytes(path.read_bytes()[:-1] + b"0")
+    refusal(lambda: manifests.intact("mnist"), "wrong checksum", *WAYS_OUT)
+
+
 def test_fetch_writes_the_manifest_and_verify_compares_it(lent):
     manifest = manifests.fetch("colored-mnist")
     path = manifests.FOLDER / "mnist.json"
