@@ -1,6 +1,6 @@
 """The guard around a plugin's method: what its functions do wrong is an error that names the plugin and the place.
 
-Shapes and dtypes are looked at, values never: a step may run under `torch.vmap`, and looking must cost nothing.
+Shapes and dtypes are looked at, values never: a step may run under `torch.vmap`, and looking must cost little.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ def _step(made: Any, state: State, batch: Batch) -> None:
         raise Wrong(f"returns a {type(made).__name__} where a pair (state, metrics) is wanted")
     new, metrics = made
     old, new = _kinds(state), _kinds(new)
-    for name in {**old, **new}:
-        if old.get(name) != new.get(name):
-            raise Wrong(f"changes {name} from {_words(old.get(name))} to {_words(new.get(name))}")
+    if old != new:
+        name = next(name for name in {**old, **new} if old.get(name) != new.get(name))
+        raise Wrong(f"changes {name} from {_words(old.get(name))} to {_words(new.get(name))}")
     if not isinstance(metrics, dict) or not {"loss", "accepted"} <= metrics.keys():
         raise Wrong("returns metrics without loss and accepted")
     for name, value in metrics.items():
@@ -150,25 +150,29 @@ def _rows(made: Any, x: Tensor, shape: tuple[int, ...]) -> None:
 
 def _kinds(tree: Any, path: str = "") -> dict[str, tuple]:
     """The kind of each leaf of a state, and of each dict without any, by its dotted name."""
-    if isinstance(tree, dict) and tree:
-        if strange := [key for key in tree if not isinstance(key, str)]:
-            raise Wrong(f"returns a state with the key {strange[0]!r}, which is no word")
-        return {name: kind for key in tree for name, kind in _kinds(tree[key], f"{path}.{key}".lstrip(".")).items()}
-    if isinstance(tree, Tensor) and tree.requires_grad:
-        raise Wrong(f"returns {path or 'the state'} with its gradient's graph: detach it")
-    if not isinstance(tree, Tensor | dict):
+    if isinstance(tree, Tensor):
+        if tree.requires_grad:
+            raise Wrong(f"returns {path or 'the state'} with its gradient's graph: detach it")
+        return {path: _kind(tree)}
+    if not isinstance(tree, dict):
         raise Wrong(f"returns {path or 'the state'} as {_words(_kind(tree))}, where states have dicts of tensors alone")
-    return {path: _kind(tree)}
+    found = {} if tree else {path: _kind(tree)}
+    for key, child in tree.items():
+        if not isinstance(key, str):
+            raise Wrong(f"returns a state with the key {key!r}, which is no word")
+        found |= _kinds(child, f"{path}.{key}" if path else key)
+    return found
 
 
 def _kind(value: Any) -> tuple:
     """Type or dtype, shape and device."""
     if not isinstance(value, Tensor):
-        return (type(value).__name__,)
-    return (str(value.dtype).removeprefix("torch."), list(value.shape), str(value.device))
+        return (type(value),)
+    return value.dtype, value.shape, value.device
 
 
 def _words(kind: tuple | None) -> str:
     if kind is None or len(kind) == 1:
-        return "nothing" if kind is None else f"a {kind[0]}"
-    return f"{kind[0]} {kind[1]}" + f" on {kind[2]}" * (kind[2] != "cpu")
+        return "nothing" if kind is None else f"a {kind[0].__name__}"
+    dtype, shape, device = kind
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}" + f" on {device}" * (device.type != "cpu")

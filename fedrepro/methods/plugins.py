@@ -149,7 +149,7 @@ def _asked(packages: list[Points], seconds: float) -> list[tuple[list[str], dict
 
 def _start(points: Points, seconds: float) -> subprocess.Popen:
     """A process that tells of the entry points of a package. It finds modules where this one does."""
-    path = [os.path.abspath(each) for each in sys.path]
+    path = [each or os.getcwd() for each in sys.path]
     asked = json.dumps([path, *([name, point.value] for name, point in points.items())])
     code = f"{PROBE}plugins.answer(asked, {int(seconds) + 2})"
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
