@@ -37,32 +37,43 @@ def download(
 
     addresses: path under root -> the URLs of the file, of which the first good one counts; gzip is unpacked, unless it
     is the file itself. check: raises an OSError for a path and a content that is not the right one. Raises UsageError,
-    which says that `what` could not be downloaded, and the `advice`.
+    which says that `what` could not be downloaded, what each address answered, and the `advice`.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
         contents = {path: _content(path, urls, check) for path, urls in addresses.items()}
     except FAILURES as error:
-        *_, reason = type(error).__name__, *str(error).strip().splitlines()
-        raise UsageError(f"{what} could not be downloaded ({reason.strip('<>')}): {advice}.") from error
+        raise UsageError(f"{what} could not be downloaded ({_reason(error)}): {advice}.") from error
     for path, content in contents.items():
         write_bytes(root / path, content)
 
 
 def _content(path: str, urls: Sequence[str], check: Callable[[str, bytes], object]) -> bytes:
-    for number, url in enumerate(urls, 1):
+    answers = []
+    for url in urls:
         try:
             with urlopen(Request(url, headers={"User-Agent": "fedrepro"}), timeout=SILENCE) as answer:
                 content = answer.read()
             content = gzip.decompress(content) if url.endswith(".gz") and not path.endswith(".gz") else content
             check(path, content)
             return content
-        except FAILURES:
-            if number == len(urls):
-                raise
+        except FAILURES as error:
+            answers.append(f"{url}: {_reason(error)}")
+    raise OSError("; ".join(answers))
+
+
+def _reason(error: Exception) -> str:
+    *_, reason = type(error).__name__, *str(error).strip().splitlines()
+    return reason.strip("<>")
 
 
 def check_named(path: str | Path, content: bytes) -> None:
     """Raise OSError unless the sha256 of the content begins as the file's name ends, as in name-5c106cde.pth."""
-    if not hashlib.sha256(content).hexdigest().startswith(Path(path).stem.rpartition("-")[2]):
-        raise OSError(f"{path} has the wrong checksum")
+    found, wanted = hashlib.sha256(content).hexdigest(), Path(path).stem.rpartition("-")[2]
+    if not found.startswith(wanted):
+        raise wrong_checksum(path, wanted, found)
+
+
+def wrong_checksum(path: str | Path, wanted: str, found: str) -> OSError:
+    """The error for a content that has another sha256 than it should."""
+    return OSError(f"{path} has the wrong checksum, sha256 {found[:12]} and not {wanted[:12]}")

@@ -190,7 +190,7 @@ def test_data_that_cannot_be_downloaded(monkeypatch):
 
     serve(monkeypatch, offline)
     refused(
-        fedrepro("train", "--method", "f-irm"), 2, "could not be downloaded (no route to host)",
+        fedrepro("train", "--method", "f-irm"), 2, "could not be downloaded (http", "gz: no route to host)",
         "set FEDREPRO_DATA_DIR", "an embedded dataset of `fedrepro data list`",
     )  # fmt: skip
 

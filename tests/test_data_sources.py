@@ -410,9 +410,22 @@ def test_a_failed_download_leaves_nothing(toy, monkeypatch, capsys, error):
     assert "several" not in message
     assert list(sources.CACHE.iterdir()) == []
     assert capsys.readouterr() == ("", "")
-    assert [url for url in asked if "t10k-labels" in url] == [
-        f"{mirror}t10k-labels-idx1-ubyte.gz" for mirror in torchvision.datasets.MNIST.mirrors
-    ]
+    tried = [f"{mirror}t10k-labels-idx1-ubyte.gz" for mirror in torchvision.datasets.MNIST.mirrors]
+    assert [url for url in asked if "t10k-labels" in url] == tried
+
+
+def test_a_failed_download_names_each_address_with_its_answer(toy, monkeypatch):
+    mirrors = torchvision.datasets.MNIST.mirrors
+
+    def answer(url):
+        if url.startswith(mirrors[0]):
+            raise urllib.error.HTTPError(url, 404, "Not Found", {}, None)
+        raise TimeoutError("timed out")
+
+    serve(monkeypatch, answer)
+    file = "train-images-idx3-ubyte.gz"
+    said = f"({mirrors[0]}{file}: HTTP Error 404: Not Found; {mirrors[1]}{file}: timed out): set"
+    refusal(load_toy, said)
 
 
 def test_another_mirror_is_asked_where_one_has_something_else(toy, monkeypatch):
@@ -433,7 +446,11 @@ def test_a_download_of_something_else_is_refused(toy, monkeypatch):
     arrays = toy_arrays()
     arrays[2][0, 0, 0] ^= 1
     serve(monkeypatch, served(arrays))
-    refusal(load_toy, "could not be downloaded", "t10k-images-idx3-ubyte has the wrong checksum", *WAYS_OUT)
+    wanted, found = toy.files[2].sha256, hashlib.sha256(idx(arrays[2])).hexdigest()
+    said = f"t10k-images-idx3-ubyte has the wrong checksum, sha256 {found[:12]} and not {wanted[:12]}"
+    message = refusal(load_toy, "could not be downloaded", *WAYS_OUT)
+    for mirror in torchvision.datasets.MNIST.mirrors:
+        assert f"{mirror}t10k-images-idx3-ubyte.gz: MNIST/raw/{said}" in message
     assert list(sources.CACHE.iterdir()) == []
 
 
@@ -443,7 +460,7 @@ def test_no_network(toy, monkeypatch, capsys):
 
     serve(monkeypatch, refuse)
     start = time.monotonic()
-    refusal(load_toy, "could not be downloaded (urlopen error Name or service not known)", *WAYS_OUT)
+    refusal(load_toy, "could not be downloaded (http", "gz: urlopen error Name or service not known", *WAYS_OUT)
     assert time.monotonic() - start < 5
     assert capsys.readouterr() == ("", "")
 
@@ -470,6 +487,19 @@ def test_verify_downloads_nothing(toy, monkeypatch):
 
 
 # manifests and lists
+
+
+def test_pinned_data_are_intact_if_their_files_are_and_no_image_is_decoded(lent, monkeypatch):
+    manifests.fetch("mnist")
+    monkeypatch.setattr(sources, "read", lambda *given: pytest.fail("decodes"))
+    manifests.intact("mnist")
+    for content in ("{}", "{", '{"files": {}}'):
+        (manifests.FOLDER / "mnist.json").write_text(content)
+        refusal(lambda: manifests.intact("mnist"), "mnist.json does not describe these data", "`fedrepro data fetch")
+    (manifests.FOLDER / "mnist.json").unlink()
+    path = lent / MNIST_FILES[0].path
+    path.write_bytes(path.read_bytes()[:-1] + b"0")
+    refusal(lambda: manifests.intact("mnist"), "wrong checksum", *WAYS_OUT)
 
 
 def test_fetch_writes_the_manifest_and_verify_compares_it(lent):

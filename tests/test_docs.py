@@ -83,12 +83,10 @@ def test_the_list_of_what_is_only_parsed_has_nothing_else():
 @pytest.fixture
 def plugins(monkeypatch):
     """The examples' methods, as if they were installed."""
-    found = dict(methods.discover()[0])
     for file in ROOT.glob("examples/*/*.py"):
         module = types.ModuleType(file.stem)
         exec(compile(file.read_text(), file, "exec"), module.__dict__)
-        found[file.stem] = module.row
-    monkeypatch.setattr(methods, "discover", lambda: (found, {}))
+        monkeypatch.setitem(methods.REGISTRY, file.stem, module.row)
 
 
 # Running what the pages print
@@ -122,7 +120,7 @@ def reader(tmp_path, monkeypatch):
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
-    methods.discover.cache_clear()
+    methods.find.cache_clear()
 
 
 def copy(folder):
@@ -165,7 +163,7 @@ def typed(command, folder, monkeypatch):
         done = subprocess.run([sys.executable, "-m", *words], env=env, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         monkeypatch.syspath_prepend(site)
-        methods.discover.cache_clear()
+        methods.find.cache_clear()
 
 
 @pytest.mark.slow

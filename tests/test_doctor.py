@@ -1,6 +1,10 @@
 """The doctor: it finds what is wrong, says how to mend it, and fails for what will not work."""
 
+import io
 import json
+import os
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -8,10 +12,13 @@ import commands
 import filelock
 import pytest
 from commands import SMALL, fedrepro
+from rich.console import Console
 
 from fedrepro import methods
 from fedrepro.cli import doctor
 from fedrepro.data import sources
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +46,137 @@ def test_a_healthy_folder_is_fine():
     for word in ("python", "packages", "data digits", "verified", "methods"):
         assert word in done.out
     assert "wrong" not in done.out
+
+
+def test_findings_are_printed_as_they_come(monkeypatch):
+    def first():
+        yield doctor.Finding("first", "fine", "there")
+
+    def second():
+        assert "fine  first" in sys.stdout.getvalue()
+        yield doctor.Finding("second", "wrong", "not there: " + 30 * "mend it ")
+
+    monkeypatch.setattr(doctor, "CHECKS", (first, second))
+    monkeypatch.setenv("COLUMNS", "80")
+    done = fedrepro("doctor")
+    assert (done.code, done.fault) == (1, "error: not in order: second; the table says how to mend it.")
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_a_terminal_shows_what_is_looked_at(monkeypatch, capsys):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
+    monkeypatch.setattr(doctor, "CHECKS", (doctor.planned,))
+    print(*doctor.examine(terminal))
+    assert "looking at planned" in terminal.file.getvalue()
+    assert capsys.readouterr().out.startswith("Finding(what='papers'")
+
+
+WRITING = """
+import os, sys
+
+def refuse(event, given):
+    written = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if written and given[0] != os.devnull or event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"):
+        raise OSError(30, "Read-only file system", str(given[0]))
+
+from fedrepro.cli import app, doctor
+sys.addaudithook(refuse)
+app.main(["doctor"])
+"""
+
+
+def test_nothing_is_written_so_that_a_read_only_folder_is_examined_too(checkpoints, folder):
+    for lock in checkpoints.parent.glob("*.lock"):
+        lock.unlink()
+    before = sorted(folder.rglob("*"))
+    env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", WRITING], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "interrupted: the same command goes on" in done.stdout
+    assert sorted(folder.rglob("*")) == before
+
+
+LOCKED = "schema: '2.0'\nstages:\n  a:\n    cmd: echo a > a.txt\n"
+STALE = {
+    "empty-lock": ("dvc.lock", b""),
+    "cut-lock": ("dvc.lock", LOCKED.encode()[:-20]),
+    "conflicting-lock": ("dvc.lock", b"<<<<<<< HEAD\nschema: '2.0'\n=======\nschema: '3.0'\n>>>>>>> other\n"),
+    "binary-lock": ("dvc.lock", b"\xff\0"),
+    "lock-of-words": ("dvc.lock", b"words\n"),
+    "lock-of-another-schema": ("dvc.lock", b"schema: '1.0'\nstages: {}\n"),
+    "garbage-rwlock": (".dvc/tmp/rwlock", b"garbage"),
+    "empty-rwlock": (".dvc/tmp/rwlock", b""),
+    "binary-rwlock": (".dvc/tmp/rwlock", b"\xff\0"),
+    "strange-rwlock": (".dvc/tmp/rwlock", b'{"a.txt": 7}'),
+    "garbage-config": (".dvc/config", b"garbage here"),
+    "binary-config": (".dvc/config", b"\xff\0"),
+    "strange-config": (".dvc/config", b"[core]\n    nonsense = 1\n"),
+    "conflicting-config": (".dvc/config", b"<<<<<<< HEAD\n[core]\n=======\n>>>>>>> other\n"),
+    "garbage-own-config": (".dvc/config.local", b"garbage here"),
+}
+REPAIRS = {
+    "dvc.lock": "git checkout HEAD -- dvc.lock && dvc repro",
+    ".dvc/tmp/rwlock": "remove .dvc/tmp/rwlock",
+    ".dvc/config": "git checkout HEAD -- .dvc/config",
+    ".dvc/config.local": "mend or remove it",
+}
+
+
+def stage(lock=LOCKED):
+    """What DVC keeps of a pipeline of one stage."""
+    Path(".dvc/tmp").mkdir(parents=True)
+    Path(".dvc/config").write_text("[core]\n    analytics = false\n    check_update = false\n")
+    Path("dvc.yaml").write_text("stages:\n  a:\n    cmd: echo a > a.txt\n")
+    Path("dvc.lock").write_text(lock)
+
+
+@pytest.mark.parametrize("fault", STALE)
+def test_what_dvc_cannot_read_is_named_with_its_repair(fault):
+    stage()
+    assert found(doctor.pipeline_state) == {"dvc": ("fine", "its configuration and its locks can be read")}
+    path, content = STALE[fault]
+    Path(path).write_bytes(content)
+    ((what, (state, text)),) = found(doctor.pipeline_state).items()
+    assert (what, state) == (path, "wrong")
+    assert REPAIRS[path] in text
+    assert "\n" not in text
+    assert fedrepro("doctor").code == 1
+
+
+@pytest.mark.slow
+def test_the_repairs_of_what_dvc_cannot_read_work():
+    def run(*words, code=0):
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert (done.returncode != 0) == code, done.stdout + done.stderr
+
+    python = (sys.executable, "-m", "dvc", "repro", "-q")
+    stage()
+    run("git", "init", "-q")
+    run("git", "add", "-f", "dvc.yaml", "dvc.lock", ".dvc/config")
+    run("git", "-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "a")
+    run(*python)
+    for fault in ("conflicting-lock", "garbage-rwlock", "garbage-config"):
+        path, content = STALE[fault]
+        Path("a.txt").unlink()  # so that the stage is run
+        Path(path).write_bytes(content)
+        run(*python, code=1)
+        if path == ".dvc/tmp/rwlock":
+            Path(path).unlink()
+        else:
+            run("git", "checkout", "HEAD", "--", path)
+        run(*python)
+        assert found(doctor.pipeline_state)["dvc"][0] == "fine"
+
+
+def test_a_process_that_dvc_waits_for_is_a_note():
+    stage()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for pid, state in ((gone.pid, "fine"), (os.getpid(), "note")):
+        held = {"write": {"a.txt": {"pid": pid, "cmd": "dvc repro"}}, "read": {"b": [{"pid": pid, "cmd": "dvc"}]}}
+        Path(".dvc/tmp/rwlock").write_text(json.dumps(held))
+        assert found(doctor.pipeline_state)["dvc"][0] == state
+    assert f"process {os.getpid()} (`dvc repro`) holds files" in found(doctor.pipeline_state)["dvc"][1]
 
 
 def test_packages_against_the_lock(monkeypatch):

@@ -256,11 +256,16 @@ def bench(
 
 @app.command()
 def doctor() -> None:
-    """Look at environment, data, planned runs, checkpoints and records: what is wrong and how to mend it."""
+    """Look at environment, data, pipeline, checkpoints and records: what is wrong and how to mend it.
+
+    Nothing is written.
+    """
     from fedrepro.cli import doctor
 
-    findings = doctor.examine()
-    console().print(doctor.show(findings))
+    findings = []
+    for finding in doctor.examine(console(stderr=True)):
+        console().print(doctor.show(finding))
+        findings.append(finding)
     doctor.enforce(findings)
 
 

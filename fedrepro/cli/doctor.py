@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
+import os
 import platform
 import re
 from collections.abc import Callable, Iterator
@@ -9,13 +13,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-import filelock
 import torch
-from rich.table import Table
+from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedrepro import methods
-from fedrepro.cli.show import listed
 from fedrepro.core.precision import has_units
 from fedrepro.data import manifests, sources
 from fedrepro.errors import FedreproError
@@ -27,6 +30,7 @@ from fedrepro.records.paths import STATE
 from fedrepro.training.checkpoints import DAMAGED, Checkpoints
 
 LOCK = Path("requirements.lock")
+RWLOCK = Path(".dvc/tmp/rwlock")  # the files that running stages read and write
 STYLES = {"fine": "green", "note": "yellow", "wrong": "bold red"}
 
 
@@ -44,14 +48,23 @@ class Finding(NamedTuple):
 Findings = Iterator[Finding]
 
 
-def examine() -> list[Finding]:
-    """Everything that is looked at, in an order in which one would mend it."""
-    return [finding for check in CHECKS for finding in check()]
+def examine(progress: Console) -> Findings:
+    """Everything that is looked at, in an order in which one would mend it; `progress` shows what takes time."""
+    for check in CHECKS:
+        findings = check()
+        while True:
+            with progress.status(f"looking at {check.__name__}"):  # nothing is printed within
+                finding = next(findings, None)
+            if finding is None:
+                break
+            yield finding
 
 
-def show(findings: list[Finding]) -> Table:
-    """The findings for a rich console."""
-    return listed(("what", "state", "found"), ((w, Text(s, style=STYLES[s]), text) for w, s, text in findings))
+def show(finding: Finding) -> Table:
+    """A finding for a rich console: a row of a table that is printed row by row."""
+    row = Table.grid(Column(width=5), Column(width=24, overflow="fold"), Column(overflow="fold"), padding=(0, 1))
+    row.add_row(Text(finding.state, style=STYLES[finding.state]), finding.what, finding.text)
+    return row
 
 
 def enforce(findings: list[Finding]) -> None:
@@ -90,7 +103,38 @@ def data() -> Findings:
         elif missing and not (manifests.FOLDER / f"{name}.json").exists():
             hint = "no planned run needs it"
         note = Finding(f"data {name}", "note", f"not in {root}: {hint}")
-        yield note if hint else _tried(f"data {name}", lambda name=name: manifests.verify(name), "verified")
+        yield note if hint else _tried(f"data {name}", lambda name=name: manifests.intact(name), "verified")
+
+
+def pipeline_state() -> Findings:
+    """What DVC keeps here, by its own readers; it tells badly what it cannot read, and not at all how to mend it."""
+    if not Path(".dvc").is_dir():
+        return
+    from dvc.config import Config  # slow
+    from dvc.rwlock import SCHEMA
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from dvc.utils.serialize import parse_yaml
+
+    setting = lambda text, path: Config.validate(Config.load_file(path))  # noqa: E731
+    readers = {
+        ".dvc/config": (setting, "`git checkout HEAD -- .dvc/config`"),
+        ".dvc/config.local": (setting, "mend or remove it"),
+        "dvc.lock": (
+            lambda text, path: COMPILED_LOCKFILE_SCHEMA(parse_yaml(text, path)),
+            "`git checkout HEAD -- dvc.lock && dvc repro`, which trains nothing that is recorded",
+        ),
+        str(RWLOCK): (lambda text, path: SCHEMA(json.loads(text)), f"remove {RWLOCK} while no `dvc` runs"),
+    }
+    wrong = False
+    for path, (reader, mend) in readers.items():
+        try:
+            if Path(path).exists():
+                reader(Path(path).read_text(encoding="utf-8"), path)
+        except Exception as error:  # DVC's own, those of its parsers, UnicodeDecodeError, OSError
+            wrong = True
+            yield Finding(path, "wrong", f"DVC cannot read it ({_short(error)}): {mend}")
+    if not wrong:
+        yield _busy() or Finding("dvc", "fine", "its configuration and its locks can be read")
 
 
 def planned() -> Findings:
@@ -150,7 +194,9 @@ def plugins() -> Findings:
     yield Finding("methods", "fine", f"{len(rows)} usable")
 
 
-CHECKS: tuple[Callable[[], Findings], ...] = (environment, data, planned, checkpoints, records, judges, plugins)
+CHECKS: tuple[Callable[[], Findings], ...] = (
+    *(environment, data, pipeline_state, planned, checkpoints, records, judges, plugins),
+)
 
 
 def _tried(what: str, check: Callable[[], object], fine: str, absent: str = "") -> Finding:
@@ -181,13 +227,35 @@ def _version(name: str) -> str | None:
         return None
 
 
+def _short(error: Exception) -> str:
+    """The first line of an error."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
+def _busy() -> Finding | None:
+    """The process that DVC takes for the owner of a file; of one that is gone it frees the file itself."""
+    held = json.loads(RWLOCK.read_text(encoding="utf-8")) if RWLOCK.exists() else {}
+    owners = [*held.get("write", {}).values(), *(each for many in held.get("read", {}).values() for each in many)]
+    for owner in owners:
+        with contextlib.suppress(ProcessLookupError, OverflowError, PermissionError):
+            os.kill(owner["pid"], 0)
+            found = (
+                f"process {owner['pid']} (`{owner['cmd']}`) holds files of the pipeline: wait for it or, if that is "
+            )
+            return Finding("dvc", "note", f"{found}no `dvc` any more, remove {RWLOCK}")
+    return None
+
+
 def _held(lock: Path) -> bool:
-    """Whether another process holds a lock; the file itself outlives its holders."""
-    try:
-        with filelock.FileLock(lock, timeout=0):
-            return False
-    except filelock.Timeout:
-        return True
+    """Whether another process holds a lock; nothing is written to find out."""
+    if not lock.exists():
+        return False
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _whole(kept: Checkpoints, path: Path) -> bool:

@@ -86,6 +86,7 @@ def methods() -> Group:
 def method(name: str) -> Group:
     """One method in full: its documentation, what an ad hoc run of it does by default, and its settings."""
     from fedrepro.methods import check, find
+    from fedrepro.methods.plugins import printable
 
     check(name, {})
     row = find(name)
@@ -93,7 +94,8 @@ def method(name: str) -> Group:
     types = get_type_hints(row.build)
     settings = ((key, str(value), _values(types.get(key, Any))) for key, value in row.hyper.items())
     usual = f"{name}, of the family {row.family}: by default {row.rounds} rounds on {row.dataset}{stop}."
-    said = Text(f"{inspect.getdoc(row.build) or ''}\n\n{usual}\n")
+    doc = "\n".join(map(printable, (inspect.getdoc(row.build) or "").splitlines()))
+    said = Text(f"{doc}\n\n{usual}\n")
     return Group(said, listed(("setting", "default", "values"), settings))
 
 

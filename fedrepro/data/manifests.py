@@ -7,12 +7,14 @@ of what was counted in the verified data.
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrepro import files
 from fedrepro.data import DATASETS, sources
 from fedrepro.data.sources import SOURCES, Raw, Source
+from fedrepro.data.sources.files import contents, require
 from fedrepro.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -67,8 +69,29 @@ def verify(name: str) -> dict:
     source = _source(name)
     manifest, path = _manifest(source, sources.read(source, sources.folder())), FOLDER / f"{source.name}.json"
     if path.exists() and path.read_bytes() != files.json_text(manifest).encode():
-        raise UsageError(f"{path} does not describe these data: run `fedrepro data fetch {name}` to write it again.")
+        raise _other(path, name)
     return manifest
+
+
+def intact(name: str) -> None:
+    """Check a source as `verify` does, but where its files are pinned by them alone: no image is decoded."""
+    source, path = SOURCES[name], FOLDER / f"{name}.json"
+    if source.embedded or not source.pinned:
+        verify(name)
+        return
+    require(source, sources.folder())
+    for _ in contents(source, sources.folder()):
+        pass
+    try:
+        listed = json.loads(path.read_bytes())["files"] if path.exists() else _files(source)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _other(path, name) from error
+    if listed != _files(source):
+        raise _other(path, name)
+
+
+def _other(path: Path, name: str) -> UsageError:
+    return UsageError(f"{path} does not describe these data: run `fedrepro data fetch {name}` to write it again.")
 
 
 def there(name: str) -> bool:
@@ -108,8 +131,12 @@ def _manifest(source: Source, raw: Raw) -> dict:
         "train": _counted(raw.train_x, raw.train_y, raw.classes),
         "test": _counted(raw.test_x, raw.test_y, raw.classes),
         **more,
-        "files": {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in sources.held(source)},
+        "files": _files(source),
     }
+
+
+def _files(source: Source) -> dict:
+    return {file.path: {"sha256": file.sha256, "bytes": file.bytes} for file in sources.held(source)}
 
 
 def _counted(x: Tensor, y: Tensor, classes: int) -> dict:

@@ -1,7 +1,7 @@
 """The registry of methods: a name, the builder of its `Method`, and what an ad hoc run of it does by default.
 
 A package adds a method by an entry point of the group `fedrepro.methods`: a builder, or a `Row` that has defaults for
-it. Nothing here imports torch; the module of a builder is imported when it is used, that of a plugin when it is found.
+it (`plugins.py`). Nothing here imports torch; the module of a builder is imported when it is used.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from fedrepro import PLUGINS
 from fedrepro.core import parameters
-from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.errors import UsageError, unknown
+from fedrepro.methods import plugins
 from fedrepro.records.config import Stop
 
 if TYPE_CHECKING:
@@ -31,12 +30,14 @@ if TYPE_CHECKING:
 class Row:
     """A method: `build(task, **hyper)`, whose keyword-only arguments are its hyper-parameters.
 
-    builder:   `build` itself; of a method here "family.function", its module in this package and its name there
+    builder:   `build` itself; of a method here "family.function", its module in this package and its name there; of a
+               plugin that was found "module:name"
     dataset, rounds, stop: the defaults of an ad hoc run
     generates: whether it learns to make samples, in place of predicting classes
     optimiser: the name of the one that local steps are made with, of a centralized method that of its steps
     network:   the name of its network; where there are such hyper-parameters, `optimiser` and `net` decide
     numerics:  of a plugin, as NUMERICS of the families here
+    about:     of a plugin that was found, its summary
     """
 
     builder: str | Callable[..., Method]
@@ -47,27 +48,33 @@ class Row:
     optimiser: str = ""
     network: str = ""
     numerics: int = 0
+    about: str = ""
 
     @property
     def build(self) -> Callable[..., Method]:
         """The builder, imported if need be."""
         if callable(self.builder):
             return self.builder
+        if ":" in self.builder:
+            return plugins.load(self.builder)
         family, _, name = self.builder.partition(".")
         return getattr(import_module(f"{__name__}.{family}"), name)
 
     @property
     def family(self) -> str:
         """The module of its builder."""
-        return self.build.__module__.rpartition(".")[2] if callable(self.builder) else self.builder.partition(".")[0]
+        if callable(self.builder):
+            return self.builder.__module__.rpartition(".")[2]
+        module, plugged, _ = self.builder.partition(":")
+        return module.rpartition(".")[2] if plugged else module.partition(".")[0]
 
     @property
     def summary(self) -> str:
         """The builder's first line of documentation."""
-        if callable(self.builder):
-            return (inspect.getdoc(self.builder) or "").split("\n")[0]
+        if self.about or callable(self.builder):
+            return self.about or (inspect.getdoc(self.builder) or "").split("\n")[0]
         family, _, name = self.builder.partition(".")
-        return _summaries(family)[name]
+        return _summaries(family).get(name, "")
 
     @property
     def hyper(self) -> dict[str, Any]:
@@ -132,42 +139,25 @@ LIMITS |= dict.fromkeys(
 LIMITS |= dict.fromkeys(("tau", "threshold"), Field(ge=0, le=1)) | dict.fromkeys(("b1", "b2"), Field(ge=0, lt=1))
 
 
-@cache
 def discover() -> tuple[dict[str, Row], dict[str, str]]:
-    """All methods, built in and from plugins, and the faults {name: reason} of the plugins that were left out."""
-    rows, faults = dict(REGISTRY), {}
-    try:
-        points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
-    except Exception as error:  # the metadata of some package are damaged
-        return rows, {"of plugins": f"no plugin can be found: {type(error).__name__}: {error}"}
-    for point in points:
-        origin = f"{point.value} of {point.dist.name}" if point.dist else point.value
-        try:
-            found = point.load()
-        except (Exception, SystemExit) as error:  # a plugin may fail in any way, and must stop nothing
-            faults[point.name] = f"{origin} cannot be loaded: {type(error).__name__}: {error}"
-            continue
-        if point.name in rows:
-            faults[point.name] = f"{origin} is left out: the name is taken"
-        elif isinstance(found, Row):
-            rows[point.name] = found
-        elif callable(found):
-            rows[point.name] = Row(found, numerics=getattr(import_module(point.module), "NUMERICS", 0))
-        else:
-            faults[point.name] = f"{origin} is a {type(found).__name__}, not a builder of a method"
-    return rows, faults
+    """All methods, built in and from plugins, and the faults {name: reason} of the plugins that are left out."""
+    points, faults = plugins.entries(REGISTRY)
+    found, broken = plugins.tried(points, plugins.LISTING)
+    return REGISTRY | {name: Row(**fields) for name, fields in found.items()}, faults | broken
 
 
+@cache
 def find(name: str) -> Row:
     """A method by name; UsageError with the closest name, or with the fault of the plugin that has it."""
     if name in REGISTRY:
         return REGISTRY[name]
-    rows, faults = discover()
-    if name not in rows and name in faults:
-        raise UsageError(f"method {name!r} is broken: {faults[name]}.")
-    if name not in rows:
-        raise unknown("method", name, rows)
-    return rows[name]
+    points, faults = plugins.entries(REGISTRY)
+    found, broken = plugins.tried({name: points[name]} if name in points else {}, plugins.RUN)
+    if name in found:
+        return Row(**found[name])
+    if fault := (faults | broken).get(plugins.plain(name, 64)):
+        raise UsageError(f"method {plugins.plain(name, 64)!r} is broken: {fault}.")
+    raise unknown("method", name, {**REGISTRY, **points})
 
 
 def numerics(name: str) -> int:
@@ -196,28 +186,11 @@ def build(name: str, task: Task, hyper: Mapping[str, Any]) -> Method:
     row = find(name)
     if name in REGISTRY:
         return row.build(task, **hyper)
-    from fedrepro.core.types import Method  # torch
+    from fedrepro.methods.guard import guarded  # torch
 
-    try:
-        built = row.build(task, **hyper)
-    except FedreproError:
-        raise
-    except Exception as error:
-        raise FedreproError(f"{_plugin(name)} cannot be built: {type(error).__name__}: {error}.") from error
-    if not (isinstance(built, Method) and built.phases):
-        raise FedreproError(
-            f"{_plugin(name)} is built as a {type(built).__name__}: its builder must return a Method with phases."
-        )
-    return built
+    return guarded(row, task, hyper, f"method {name!r} of {row.builder.partition(':')[0]}")
 
 
 def check(name: str, hyper: Mapping[str, Any]) -> None:
     """Raise UsageError for an unknown method or hyper-parameter, and for a value of the wrong type."""
-    try:
-        parameters.check(find(name).build, hyper, f"hyper-parameter of {name}", LIMITS)
-    except (NameError, TypeError) as error:
-        raise FedreproError(f"{_plugin(name)} has types that cannot be read: {error}.") from error
-
-
-def _plugin(name: str) -> str:
-    return f"method {name!r} of {find(name).build.__module__}"
+    parameters.check(find(name).build, hyper, f"hyper-parameter of {name}", LIMITS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.sources.catalogue import File, Source
-from fedrepro.downloads import FOLDER_VARIABLE, folder, lent
+from fedrepro.downloads import FOLDER_VARIABLE, folder, lent, wrong_checksum
 from fedrepro.errors import UsageError
 from fedrepro.files import sha256
 
@@ -105,8 +105,8 @@ def check(path: str | Path, data: np.ndarray | bytes, file: File) -> None:
     """Raise OSError, which names the path, for content that is not what was pinned."""
     if len(data) != file.bytes:
         raise OSError(f"{path} has {len(data):,} bytes instead of {file.bytes:,}")
-    if sha256(data) != file.sha256:
-        raise OSError(f"{path} has the wrong checksum")
+    if (digest := sha256(data)) != file.sha256:
+        raise wrong_checksum(path, file.sha256, digest)
 
 
 def require(source: Source, root: Path) -> None:
