@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedrepro.errors import FedreproError, UsageError
 
-MISPLACED = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+MISPLACED = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError, FileNotFoundError)
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:

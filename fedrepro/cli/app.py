@@ -29,7 +29,7 @@ from fedrepro.cli.options import (
     console,
     papers,
 )
-from fedrepro.errors import FedreproError, Interrupted
+from fedrepro.errors import FedreproError, Interrupted, UsageError
 
 TRACEBACK = "FEDREPRO_TRACEBACK"
 
@@ -179,12 +179,11 @@ def report(
     reports/PAPER/figures/. Without a paper reports/ gets summary.md, the counts of all, and index.html, a page that
     shows everything.
     """
-    from fedrepro.errors import UsageError
     from fedrepro.report import write
 
-    if sum(map(bool, (paper, overview, show))) > 1:
+    if sum((paper is not None, overview, show)) > 1:
         raise UsageError("give one of PAPER, --overview and --open: the page is of all papers.")
-    made = write.render(*papers(paper)) if paper else write.render_all()
+    made = write.render_all() if paper is None else write.render(*papers(paper))
     for path in [write.overview(papers())] if overview else made:
         typer.echo(f"wrote {path}")
     if show:
@@ -228,7 +227,6 @@ def bench(
     `round_s` has the seconds of each round: the broadcast, local training, aggregation and the test on all images.
     """
     from fedrepro.core import lift
-    from fedrepro.errors import UsageError
 
     if not Path("benchmarks/bench.py").exists():
         raise UsageError("there is no benchmarks/bench.py here: change to the folder of the project.")
@@ -255,6 +253,9 @@ def doctor() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: whatever goes wrong is one line on standard error and an exit code, never a traceback."""
     try:
+        for argument in sys.argv[1:] if arguments is None else arguments:
+            if argument.encode(errors="ignore").decode() != argument:
+                raise UsageError(f"the argument {argument!r} is not UTF-8: give it another name.")
         app(arguments)
     except FedreproError as error:
         _fail(str(error) if isinstance(error, Interrupted) else f"error: {error}", error.exit_code)
