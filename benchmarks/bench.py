@@ -14,7 +14,7 @@ import torch
 from fedrepro.core import lift
 from fedrepro.core.precision import PRECISIONS
 from fedrepro.data import DATASETS, sources
-from fedrepro.errors import UsageError, unknown
+from fedrepro.errors import UsageError, short, unknown
 from fedrepro.records.config import Precision
 from fedrepro.training import runs
 from fedrepro.training.train import Training
@@ -47,7 +47,7 @@ def run(work: Workload, *, precision: Precision = "fp32", device: str = "auto") 
     loaded. `accuracy` is that of the last test, a fraction; None where there is no test.
     """
     if precision not in PRECISIONS:
-        raise UsageError(f"unknown precision {precision!r}: there is {' and '.join(PRECISIONS)}.")
+        raise UsageError(f"unknown precision {short(repr(precision))}: there is {' and '.join(PRECISIONS)}.")
     began, chosen = time.perf_counter(), runs.resolve(device)
     lift.keep_freed_memory()
     training = work.training((0,), precision, chosen)

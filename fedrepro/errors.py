@@ -30,9 +30,14 @@ class Interrupted(FedreproError):
     exit_code = 130
 
 
+def short(text: str, most: int = 100) -> str:
+    """A text that a user wrote, for a sentence: cut where it is long."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name that does not exist, with the closest one that does."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(known) or 'none'}."
-    return UsageError(f"unknown {kind} {name!r}: {hint}")
+    return UsageError(f"unknown {kind} {short(repr(name))}: {hint}")

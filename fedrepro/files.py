@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from fedrepro.errors import FedreproError, UsageError
 
 PARTS = ".*.part"  # what is being written, or was when its process was killed
-MISPLACED = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+MISPLACED = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError, FileNotFoundError)
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:

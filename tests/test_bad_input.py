@@ -91,7 +91,7 @@ def written():
         (["--seeds", "1,,x"], "--seeds takes whole numbers with commas between, such as 0,1,2, and not '1,,x'."),
         (["--seeds", ""], "--seeds takes whole numbers"),
         (["--seeds", "-1"], "--seeds takes whole numbers"),
-        (["--seeds", "0,1,0"], "--seeds names a seed twice: leave one out."),
+        (["--seeds", "0,1,0"], "--seeds: 0 is there twice: leave one out."),
         (["--precision", "fp8"], "--precision: input should be 'fp32' or 'bf16'."),
         (["--device", "gpu"], "unknown device 'gpu': there is auto, cpu and cuda."),
         (["--budget", "smoke"], "--budget is one of a paper's: it needs --paper and --run."),
@@ -356,8 +356,8 @@ def test_what_could_not_be_trained_is_refused_before_any_training(folder, settin
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("papers/{}/paper.toml", "paper.toml is no TOML"),
-        ("params.yaml", "params.yaml gives no budget"),
+        ("papers/{}/paper.toml", "paper.toml cannot be read"),
+        ("params.yaml", "params.yaml cannot be read"),
         ("papers/{}/published.csv", "published.csv cannot be read"),
     ],
 )

@@ -228,7 +228,7 @@ MISTAKES = {
     "table": ("figures.f2", "figures.t1", "the name 't1' is taken twice: rename"),
     "reserved": ("figures.f2", "figures.claims", "the name 'claims' is taken twice: rename"),
     "twice": ('["parallel", "sequential"]', '["parallel", "parallel"]',
-              "f2: two cells are at 'Game .Smooth., parallel'"),
+              r"figures\.f2\.cells\.0\.type: 'parallel' is there twice"),
 }  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def test_a_file_that_is_none_is_named(tmp_path):
     with pytest.raises(UsageError, match="its columns must be"):
         published.read(paper)
     path.write_text(f'{HEAD}\ntoy-2022,"t1')
-    with pytest.raises(UsageError, match=r"published\.csv cannot be read \(unexpected end of data\): restore it"):
+    with pytest.raises(UsageError, match=r"published\.csv cannot be read \(unexpected end of data\)\. Correct it"):
         published.read(paper)
     path.unlink()
     with pytest.raises(UsageError, match=r"published\.csv cannot be read \(.*No such file"):

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from fedrepro import __version__
-from fedrepro.cli import listings
+from fedrepro.cli import listings, options
 from fedrepro.cli.options import (
     AsJson,
     Budget,
@@ -33,7 +33,7 @@ from fedrepro.cli.options import (
     console,
     papers,
 )
-from fedrepro.errors import FedreproError, Interrupted
+from fedrepro.errors import FedreproError, Interrupted, UsageError
 
 TRACEBACK = "FEDREPRO_TRACEBACK"
 
@@ -191,12 +191,11 @@ def report(
     reports/PAPER/figures/. Without a paper reports/ gets summary.md, the counts of all, and index.html, a page that
     shows everything.
     """
-    from fedrepro.errors import UsageError
     from fedrepro.report import write
 
-    if sum(map(bool, (paper, overview, show))) > 1:
+    if sum((paper is not None, overview, show)) > 1:
         raise UsageError("give one of PAPER, --overview and --open: the page is of all papers.")
-    made = write.render(*papers(paper)) if paper else write.render_all()
+    made = write.render_all() if paper is None else write.render(*papers(paper))
     for path in [write.overview(papers())] if overview else made:
         typer.echo(f"wrote {path}")
     if show:
@@ -240,7 +239,6 @@ def bench(
     `round_s` has the seconds of each round: the broadcast, local training, aggregation and the test on all images.
     """
     from fedrepro.core import lift
-    from fedrepro.errors import UsageError
 
     if not Path("benchmarks/bench.py").exists():
         raise UsageError("there is no benchmarks/bench.py here: change to the folder of the project.")
@@ -275,7 +273,7 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # one end, however it is asked for
         if "DVC_STAGE" in os.environ:
             _end_with_parent()
-        app(arguments)
+        app(options.readable(sys.argv[1:] if arguments is None else arguments))
     except (KeyboardInterrupt, SystemExit) as end:  # typer makes the first the second
         if getattr(end, "code", Interrupted.exit_code) != Interrupted.exit_code:
             raise

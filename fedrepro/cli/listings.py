@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli.options import DataSets, Name, OnePaper, console, papers
+from fedrepro.cli.options import DataSets, Name, OnePaper, console, papers, place
 
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
 show = typer.Typer(help="What there is: methods, datasets, papers, tables, claims, runs.", no_args_is_help=True)
@@ -40,8 +40,8 @@ def _sources(verb: str, name: str | None, absent: str) -> None:
     from fedrepro.cli import show
     from fedrepro.data import manifests, sources
 
-    for each in [name] if name else sources.SOURCES:
-        if name or manifests.there(each) or (verb == "fetch" and manifests.fetchable(each)):
+    for each in sources.SOURCES if name is None else [name]:
+        if name is not None or manifests.there(each) or (verb == "fetch" and manifests.fetchable(each)):
             console().print(show.manifest(getattr(manifests, verb)(each)))
         else:
             typer.echo(f"{each}: {absent.format(each)}")
@@ -51,12 +51,14 @@ def _sources(verb: str, name: str | None, absent: str) -> None:
 def data_show(
     dataset: Annotated[str | None, typer.Argument(help="A dataset: `fedrepro data list` lists them.")] = None,
     paper: Annotated[str | None, typer.Option(help="In place of a dataset: the sheets of this paper's report.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="PNG", help="The picture; build/DATASET.png without it.")] = None,
-    seed: Annotated[int, typer.Option(help="The seed of split, noise and colours.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="PNG", parser=place, help="The picture; build/DATASET.png without it.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The seed of split, noise and colours.")] = 0,
     sets: DataSets = None,
 ) -> None:
     """Draw a sample sheet of a dataset, a panel for each client, or those of a paper's report that are not current."""
-    from fedrepro.errors import UsageError
+    from fedrepro.errors import UsageError, short
     from fedrepro.pipeline import request, sheets
 
     if (dataset is None) == (paper is None):
@@ -69,7 +71,7 @@ def data_show(
         return
     out = out or Path("build") / f"{dataset}.png"
     if out.suffix != ".png":
-        raise UsageError(f"the picture is a PNG: give {out} a name that ends in .png.")
+        raise UsageError(f"the picture is a PNG: give {short(str(out))} a name that ends in .png.")
     from fedrepro.data import sheet
 
     typer.echo(f"wrote {sheet.show(dataset, out, seed, request.parameters(dataset, sets or ()))}")

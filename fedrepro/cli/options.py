@@ -10,8 +10,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fedrepro.errors import UsageError, short
+
 if TYPE_CHECKING:
     from fedrepro.papers.paper import Paper as Loaded
+
+LONGEST = 500  # of a path: longer ones reach the limits of file systems
+
+
+def readable(arguments: list[str]) -> list[str]:
+    """The words of a command; UsageError where one is not UTF-8."""
+    for each in arguments:
+        if each.encode(errors="ignore").decode() != each:
+            raise UsageError(f"the argument {each!r} is not UTF-8: give it another name.")
+    return arguments
+
+
+def place(text: str) -> Path:
+    """A place for a file that is still to be written."""
+    if not 0 < len(os.fsencode(text)) <= LONGEST or any(len(os.fsencode(part)) > 200 for part in Path(text).parts):
+        fault = f"has 1 to {LONGEST} letters, at most 200 in a name"
+        raise UsageError(f"--out cannot be {short(repr(text))}: a place {fault}.")
+    return Path(text)
+
 
 Method = Annotated[str | None, typer.Option(help="A method: `fedrepro show methods` lists them.")]
 Dataset = Annotated[
@@ -44,7 +65,9 @@ Mode = Annotated[
     str,
     typer.Option(help="How clients and seeds run: auto, vmap, loop, or how many are batched; no draw depends on it."),
 ]
-Folder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A folder of its own for the record.")]
+Folder = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", parser=place, help="A folder of its own for the record.")
+]
 Compare = Annotated[
     bool, typer.Option("--compare", help="Train a planned run anew, elsewhere, and compare it with its record.")
 ]
@@ -57,7 +80,7 @@ def papers(name: str | None = None) -> list[Loaded]:
     """The paper of that name, or all."""
     from fedrepro.papers.load import load_paper, load_papers
 
-    return [load_paper(name)] if name else load_papers()
+    return load_papers() if name is None else [load_paper(name)]
 
 
 def console(stderr: bool = False) -> Console:

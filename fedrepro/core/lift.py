@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from fedrepro.core.trees import Tree, leaves, map_tree, one, rows, stack
 from fedrepro.core.types import Batch, Metrics, State
-from fedrepro.errors import UsageError
+from fedrepro.errors import UsageError, short
 
 Mode = str | int
 _clients: ContextVar[Mode] = ContextVar("clients", default="auto")
@@ -51,8 +52,9 @@ def modes(*, clients: Mode | None = None, seeds: Mode | None = None) -> Iterator
 
 def asked(mode: str) -> contextlib.AbstractContextManager:
     """Inside the block, clients and seeds run as a command asks: "auto", "vmap", "loop" or so many batched at once."""
-    if mode not in ("auto", "vmap", "loop") and not (mode.isdecimal() and int(mode) > 0):
-        raise UsageError(f"unknown mode {mode!r}: there is auto, vmap, loop and how many are batched, such as 4.")
+    if mode not in ("auto", "vmap", "loop") and not re.fullmatch("[1-9][0-9]{0,8}", mode):
+        known = "auto, vmap, loop and how many are batched, such as 4"
+        raise UsageError(f"unknown mode {short(repr(mode))}: there is {known}.")
     chosen = int(mode) if mode.isdecimal() else mode
     return modes(clients=chosen, seeds=chosen)
 

@@ -6,14 +6,15 @@ Methods and federations are made by builders. What a user may set of one is what
 from __future__ import annotations
 
 import inspect
-import reprlib
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from fedrepro.errors import UsageError, unknown
+from fedrepro.errors import UsageError, short, unknown
+
+LARGEST = 10**9  # of whole numbers: more rows, steps or clients can neither be trained nor held
 
 
 def defaults(build: Callable) -> dict[str, Any]:
@@ -34,15 +35,21 @@ def check(build: Callable, given: Mapping[str, Any], what: str, limits: Mapping[
         if key not in known:
             raise unknown(what, key, known)
         allowed = types.get(key, Any)
-        if get_origin(allowed) is not Annotated:
-            allowed = Annotated[allowed, (limits or {}).get(key)]
+        limit = None if get_origin(allowed) is Annotated else (limits or {}).get(key)
+        allowed = Annotated[allowed, limit, AfterValidator(_countable)]
         try:
             made[key] = TypeAdapter(allowed).validate_python(value, strict=True)
         except ValidationError as error:
             kind, _, owner = what.partition(" of ")
-            wanted = error.errors()[0]["msg"].lower()
-            raise UsageError(f"{kind} {key!r} of {owner} cannot be {reprlib.repr(value)}: {wanted}.") from error
+            wanted = error.errors()[0]["msg"].removeprefix("Value error, ").lower()
+            raise UsageError(f"{kind} {key!r} of {owner} cannot be {short(repr(value))}: {wanted}.") from error
     return made
+
+
+def _countable(value: Any) -> Any:
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError(f"input should be at most {LARGEST:,}")
+    return value
 
 
 def completed_by(finish: Callable, **usual: Any) -> Callable[[Callable], Callable]:

@@ -34,7 +34,7 @@ def network(build: Callable[[], nn.Module], head: str, prepare: Callable[[Tensor
     last = frame.get_submodule(head)
 
     def init(generator: torch.Generator) -> State:
-        seed = int(torch.randint(2**63 - 1, (), generator=generator))
+        seed = int(torch.randint(2**63 - 1, (), generator=generator, device="cpu"))
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             return nested({name: leaf.detach() for name, leaf in build().named_parameters()})

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fedrepro.errors import UsageError
-from fedrepro.papers.schema.cells import FIXED, Point, matches
+from fedrepro.papers.schema.cells import FIXED, Point, matches, words
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tuning import Pilot, Search, Tuned, unset
-from fedrepro.records.config import RunConfig, first_fault
+from fedrepro.records.config import RunConfig, first_fault, named, strictly
 
 Read = TypeVar("Read", bound=BaseModel)
 
@@ -93,6 +93,10 @@ def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned]) -> R
 def _config(spec: Spec, point: Point, budget: str) -> tuple[RunConfig, Pilot | None]:
     """The settings of a cell as a configuration, with the pilot that its stopping rule asks for, if it asks for one."""
     run, merged = run_name(spec, point), settings(spec, point, budget)
+    try:
+        named(run)
+    except ValueError as error:
+        raise UsageError(f"the run of the cell {words(point)}: {error}; `run` of an axis's values gives it.") from error
     fields = {key: value for key, value in merged.items() if key not in ("run", "pilot", "search")}
     stop = merged.get("stop", {})
     if stop.get("threshold") != "pilot":
@@ -112,7 +116,7 @@ def _search(spec: Spec, base: Point, budget: str) -> Study:
 
 def _model(kind: type[Read], fields: dict[str, Any], run: str, place: str = "") -> Read:
     try:
-        return kind.model_validate(fields)
+        return strictly(kind, fields)
     except ValidationError as error:
         raise UsageError(f"{run}: {place}{first_fault(error)}") from error
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 
+from fedrepro.data.sources import SOURCES
 from fedrepro.errors import UsageError, unknown
 from fedrepro.papers.paper import Cell, Paper
+from fedrepro.papers.reading import from_yaml, reading, toml
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tuning import Tuned
-from fedrepro.records.config import first_fault
+from fedrepro.records.config import Distinct, Name, Strict, named, strictly
+from fedrepro.records.paths import PARAMS
 
 __all__ = ["Cell", "Paper", "load_paper", "load_papers", "papers"]
 
 
 def papers(root: str | Path = ".") -> list[str]:
-    """The names of all papers that have a spec, sorted."""
-    return sorted(path.parent.name for path in Path(root).glob("papers/*/paper.toml"))
+    """The names of all papers that have a spec, sorted; UsageError for a folder whose name is none."""
+    there = sorted(path.parent for path in Path(root).glob("papers/*/paper.toml"))
+    for folder in there:
+        with reading(folder):
+            named(folder.name)
+    return [folder.name for folder in there]
 
 
 def find(name: str | None, root: str | Path = ".") -> list[str]:
@@ -38,11 +44,13 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     Raises UsageError for an unknown paper, and with file and place for whatever is wrong in its files.
     """
     root = Path(root)
-    find(name, root)
+    budget = _budget(name, root)
     folder = root / "papers" / name
     spec, tuned = _spec(folder / "paper.toml"), _tuned(folder / "tuned.json")
-    paper = Paper(name, root, _budget(name, root), spec, tuned)
-    for each in [paper.at(budget) for budget in (paper.budget, *spec.budgets)]:
+    if budget not in spec.budgets:
+        raise UsageError(f"{root / PARAMS}: {unknown(f'budget of {name}', budget, spec.budgets)}")
+    paper = Paper(name, root, budget, spec, tuned)
+    for each in [paper.at(budget) for budget in spec.budgets]:
         try:
             each.drafts()
             for claim in spec.claims:
@@ -57,25 +65,40 @@ def load_papers(root: str | Path = ".") -> list[Paper]:
     return [load_paper(name, root) for name in find(None, root)]
 
 
-def _spec(path: Path) -> Spec:
-    try:
-        return Spec.model_validate(tomllib.loads(path.read_text(encoding="utf-8")), context={})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from error
-    except ValidationError as error:
-        raise UsageError(f"{path}: {first_fault(error)}") from error
+class InUse(Strict):
+    """The budget of a paper's committed results."""
+
+    budget: Name
+
+
+class Params(Strict):
+    """params.yaml: the budgets in use, by paper; the sources and extractors that the pipeline makes for their runs."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, InUse]
+    sources: Annotated[tuple[Literal[*SOURCES], ...], Distinct] = ()
+    extractors: Annotated[tuple[Literal[*SOURCES], ...], Distinct] = ()
 
 
 def _budget(name: str, root: Path) -> str:
-    path = root / "params.yaml"
-    try:
-        return str(yaml.safe_load(path.read_text(encoding="utf-8"))[name]["budget"])
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise UsageError(f"{path} gives no budget for {name}: add `{name}: {{budget: paper}}`.") from error
+    """The budget in use of a paper. UsageError where there is no such paper, or something else in params.yaml."""
+    find(name, root)
+    path = root / PARAMS
+    with reading(path):
+        in_use = strictly(Params, from_yaml(path) or {}).__pydantic_extra__
+    for paper in in_use:
+        if paper not in papers(root):
+            raise UsageError(f"{path}: {unknown('paper', paper, papers(root))}")
+    if name not in in_use:
+        raise UsageError(f"{path} gives no budget for {name}: add `{name}: {{budget: paper}}`.")
+    return in_use[name].budget
+
+
+def _spec(path: Path) -> Spec:
+    with reading(path):
+        return strictly(Spec, toml(path), context={})
 
 
 def _tuned(path: Path) -> dict[str, Tuned]:
-    try:
-        return TypeAdapter(dict[str, Tuned]).validate_json(path.read_bytes()) if path.exists() else {}
-    except ValidationError as error:
-        raise UsageError(f"{path}: {first_fault(error)} Restore it from git, or repeat `fedrepro tune`.") from error
+    with reading(path, "Restore it from git, or repeat `fedrepro tune`."):
+        return TypeAdapter(dict[str, Tuned]).validate_json(path.read_bytes(), strict=True) if path.exists() else {}

@@ -83,8 +83,9 @@ class Paper:
 
     def at(self, budget: str | None) -> Paper:
         """The paper at a budget, or as it is; UsageError with the closest name where it does not have it."""
-        _find(self.spec.budgets, budget or self.budget, f"budget of {self.name}")
-        return self if budget in (None, self.budget) else replace(self, budget=budget)
+        budget = self.budget if budget is None else budget
+        _find(self.spec.budgets, budget, f"budget of {self.name}")
+        return self if budget == self.budget else replace(self, budget=budget)
 
     # Tables
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import math
+import re
 
 import pandas as pd
 
-from fedrepro.errors import UsageError
+from fedrepro.errors import UsageError, short
 from fedrepro.papers.paper import Paper
+from fedrepro.papers.reading import reading
 
 KEYS = ["table", "dataset", "variant", "method", "metric"]  # where a number is; `variant`: axis=value;axis=value
 COLUMNS = {  # of the file, by what is printed: a mean with a standard deviation, or a median with its range
@@ -25,13 +26,10 @@ def read(paper: Paper) -> pd.DataFrame:
     of a row that has other columns, belongs to another paper, has no finite number, or repeats another one.
     """
     path = paper.folder / "published.csv"
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            head = list(reader.fieldnames or ())
-            lines = [(reader.line_num, row) for row in reader]
-    except (OSError, ValueError, csv.Error) as error:
-        raise UsageError(f"{path} cannot be read ({error}): restore it from git.") from error
+    with reading(path), path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        head = list(reader.fieldnames or ())
+        lines = [(reader.line_num, row) for row in reader]
     kind = "median" if "median" in head else "mean"
     if head != COLUMNS[kind]:
         raise UsageError(f"{path}: its columns must be {', '.join(COLUMNS[kind])}.")
@@ -53,11 +51,14 @@ def _fault(row: dict[str, str | None], kind: str, paper: str) -> str:
     if row["paper"] != paper:
         return f"it is of {row['paper']!r} instead of {paper!r}"
     spread = [row["std"]] if kind == "mean" else [row["min"], row["max"]]
-    for digits in [row[kind], *(spread if any(spread) else ())]:
-        try:
-            finite = math.isfinite(float(digits))
-        except ValueError:
-            finite = False
-        if not finite:
-            return f"{digits!r} is no number: write what the paper prints"
+    numbers = [row[kind], *(spread if any(spread) else ())]
+    for digits in numbers:
+        if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", digits):
+            return f"{short(repr(digits))} is no number: write the digits that the paper prints"
+    if kind == "mean" and row["std"].startswith("-"):
+        return f"the standard deviation {row['std']} is below zero"
+    if kind == "median" and any(spread) and not float(row["min"]) <= float(row[kind]) <= float(row["max"]):
+        return f"the median {row[kind]} is not between {row['min']} and {row['max']}"
+    if not re.fullmatch("[a-z][a-z0-9_]*", row["unit"]):
+        return f"{short(repr(row['unit']))} is no unit: write a word, such as percent"
     return ""

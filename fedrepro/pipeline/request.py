@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedrepro import data, methods
-from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.errors import FedreproError, UsageError, short, unknown
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline.run import place
 from fedrepro.records import paths, record
-from fedrepro.records.config import RunConfig, Stop, Watch, first_fault
+from fedrepro.records.config import RunConfig, Stop, Watch, first_fault, strictly
 from fedrepro.records.record import DIVERGED, Place, Record
 
 JUDGED = Watch(train_every=100, test_every=1000, step_every=100)  # of generators, whose judgement takes long
@@ -51,7 +51,7 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
     if request.paper is None:
         if request.compare:
             raise UsageError("--compare is with the record of a planned run: it needs --paper and --run.")
-        if request.budget:
+        if request.budget is not None:
             raise UsageError("--budget is one of a paper's: it needs --paper and --run.")
         config = changed(_defaults(request), request)
         return config, adhoc(config, request.out)
@@ -92,20 +92,19 @@ def changed(config: RunConfig, request: Request) -> RunConfig:
         elif isinstance(settings[group] or {}, dict):  # else it was given as something else, which is refused below
             settings[group] = (settings[group] or {}) | {name: value}
     try:
-        return RunConfig.model_validate_json(json.dumps(settings), strict=True)
+        return strictly(RunConfig, settings)
     except ValidationError as error:
         fault = first_fault(error)
-        raise UsageError(f"--{'' if fault.partition(':')[0] in OPTIONS else 'set '}{fault}") from error
+        option = re.split("[.:]", fault)[0] in (*OPTIONS, "seeds")
+        raise UsageError(f"--{'' if option else 'set '}{fault}") from error
 
 
 def seeds(text: str) -> list[int]:
     """Seeds from "0,1,2"."""
-    if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise UsageError(f"--seeds takes whole numbers with commas between, such as 0,1,2, and not {text!r}.")
-    found = [int(part) for part in text.split(",")]
-    if len(set(found)) < len(found):
-        raise UsageError("--seeds names a seed twice: leave one out.")
-    return found
+    if not re.fullmatch(r"[0-9]{1,19}(,[0-9]{1,19})*", text):
+        wanted = "takes whole numbers with commas between, such as 0,1,2"
+        raise UsageError(f"--seeds {wanted}, and not {short(repr(text))}.")
+    return [int(part) for part in text.split(",")]
 
 
 def enforce(record: Record) -> None:
@@ -117,7 +116,7 @@ def enforce(record: Record) -> None:
 
 def parameters(dataset: str, sets: Iterable[str]) -> dict[str, Any]:
     """The data parameters of `--set` for a dataset alone."""
-    config = RunConfig(method="", dataset=dataset, rounds=1)
+    config = RunConfig.model_construct(method="fedsgd", dataset=dataset, rounds=1)  # any method: only data count
     return changed(config, Request(sets=tuple(f"data.{text.removeprefix('data.')}" for text in sets))).data
 
 
@@ -126,14 +125,15 @@ def _defaults(request: Request) -> RunConfig:
         raise UsageError("nothing to train: name a --method, or a planned run with --paper and --run.")
     row = methods.find(request.method)
     watch = JUDGED if row.generates else Watch()
-    return RunConfig(method=request.method, dataset=row.dataset, rounds=row.rounds, stop=row.stop, watch=watch)
+    known = {"dataset": row.dataset, "rounds": row.rounds, "stop": row.stop, "watch": watch}
+    return RunConfig.model_construct(method=request.method, **known)  # checked once changed
 
 
 def _setting(settings: dict[str, Any], text: str) -> tuple[str, str, Any]:
     """The group ("" of the run's own), name and value of a --set, whose key may be typed without its group."""
     key, sign, typed = text.partition("=")
     if not (key and sign):
-        raise UsageError(f"--set takes key=value, such as rounds=50, and not {text!r}.")
+        raise UsageError(f"--set takes key=value, such as rounds=50, and not {short(repr(text))}.")
     if key in (*OPTIONS, "seeds"):
         raise UsageError(f"{key} has an option of its own: use --{key} in place of --set {key}.")
     try:
@@ -141,11 +141,12 @@ def _setting(settings: dict[str, Any], text: str) -> tuple[str, str, Any]:
         json.dumps(value, allow_nan=False)
     except json.JSONDecodeError:
         value = typed  # a word
-    except ValueError as error:
-        raise UsageError(f"{typed} is not a finite number: --set takes those only.") from error
+    except (ValueError, RecursionError) as error:
+        fault = f"{short(typed)} is not a finite number, a word or a list of these"
+        raise UsageError(f"--set {short(key)}: {fault}.") from error
     groups: dict[str, Iterable[str]] = {"": RunConfig.model_fields, "stop": Stop.model_fields}
     groups |= {"watch": Watch.model_fields, "data": data.parameters(settings["dataset"])}
-    groups["hyper"] = methods.find(settings["method"]).hyper if settings["method"] else ()
+    groups["hyper"] = methods.find(settings["method"]).hyper
     group, dot, name = key.rpartition(".")
     bare = {name: each for each in ("data", "hyper", "") for name in groups[each]}
     group = group if dot else bare.get(name)

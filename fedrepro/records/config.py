@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
+from fedrepro.core.parameters import LARGEST
+from fedrepro.errors import short
 from fedrepro.files import sha256
 
 Precision = Literal["fp32", "bf16"]
+Items = TypeVar("Items", bound=tuple)
+Model = TypeVar("Model", bound=BaseModel)
+
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Rounds = Annotated[int, Field(ge=0, le=LARGEST)]
+SeedNumber = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def named(text: str) -> str:
+    """The text if it is a name; ValueError else."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", text):
+        rule = "at most 100 letters, digits, - and _, a letter or digit first"
+        raise ValueError(f"{short(repr(text))} is no name: take {rule}")
+    return text
+
+
+# Papers, tables, figures, claims, budgets, runs, methods: a name is a folder or a file, and a word of a command.
+Name = Annotated[str, AfterValidator(named)]
+
+
+def _distinct(items: Items) -> Items:
+    if len(set(items)) < len(items):
+        twice = next(item for item in items if items.count(item) > 1)
+        raise ValueError(f"{twice!r} is there twice: leave one out")
+    return items
+
+
+Distinct = AfterValidator(_distinct)
 
 
 def _one_sentence(value: Any, validate: Callable[[Any], Any]) -> Any:
@@ -25,9 +56,9 @@ Value = Annotated[bool | int | float | str | list[float] | list[int] | list[str]
 
 
 class Strict(BaseModel):
-    """Unknown keys fail, and nothing changes after validation."""
+    """Unknown keys fail, as NaN and infinity do, and nothing changes after validation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Stop(Strict):
@@ -41,11 +72,11 @@ class Stop(Strict):
     """
 
     threshold: float = Field(ge=0, le=1)
-    warm_start: int = Field(default=100, ge=0)
+    warm_start: Rounds = 100
     margin: float = Field(default=0.05, ge=0)
     shifts: tuple[float, ...] = ()
-    follow: int = Field(default=0, ge=0)
-    until: int = Field(default=0, ge=0)
+    follow: Rounds = 0
+    until: Rounds = 0
 
 
 class Watch(Strict):
@@ -61,28 +92,28 @@ class Watch(Strict):
     of the distance between images, "inception", "cnn", or "auto", Inception if its weights are there.
     """
 
-    samples: int = Field(default=6000, ge=1)
-    train_every: int = Field(default=1, ge=1)
-    test_every: int = Field(default=25, ge=1)
+    samples: Count = 6000
+    train_every: Count = 1
+    test_every: Count = 25
     precision: Precision = "fp32"
     grad_norm: bool = False
-    step_every: int = Field(default=1, ge=1)
-    judged: int = Field(default=10_000, ge=100)
+    step_every: Count = 1
+    judged: int = Field(default=10_000, ge=100, le=1_000_000)
     extractor: Literal["auto", "inception", "cnn"] = "auto"
 
 
 class RunConfig(Strict):
     """One run. `hyper` goes to the method's builder and `data` to the dataset's, as keyword arguments."""
 
-    method: str
-    dataset: str
+    method: Name
+    dataset: Name
     hyper: dict[str, Value] = {}
     data: dict[str, Value] = {}
-    rounds: int = Field(ge=1)
+    rounds: Count
     stop: Stop | None = None
     watch: Watch = Watch()
     precision: Precision = "fp32"
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    seeds: Annotated[tuple[SeedNumber, ...], Distinct] = Field(default=(0,), min_length=1, max_length=1000)
 
     def digest(self) -> str:
         """sha256 of everything that a seed's numbers depend on, so of all but the list of seeds.
@@ -93,11 +124,16 @@ class RunConfig(Strict):
         return sha256(json.dumps(numbers, sort_keys=True))
 
 
+def strictly(kind: type[Model], document: Any, context: dict | None = None) -> Model:
+    """A model of what a user wrote: with lists for tuples, and without words for numbers or numbers for words."""
+    return kind.model_validate_json(json.dumps(document), strict=True, context=context)
+
+
 def first_fault(error: ValidationError) -> str:
     """The first fault of a validation as one sentence, with its place; a key or name that does not exist goes first."""
     first = {"extra_forbidden": 0, "value_error": 1}
     fault = min(error.errors(), key=lambda fault: first.get(fault["type"], 2))
-    place = ".".join(map(str, fault["loc"]))
+    place = ".".join(each if (each := short(str(part))).isprintable() else repr(each) for part in fault["loc"])
     said = "there is no such key" if fault["type"] == "extra_forbidden" else fault["msg"].removeprefix("Value error, ")
     said = said[0].lower() + said[1:] + "." * (not said.endswith(("?", ".")))
     return f"{place}: {said}" if place else said

@@ -20,17 +20,18 @@ from pathlib import Path
 import filelock
 import torch
 
-from fedrepro import methods
+from fedrepro import data, methods
 from fedrepro.core import lift
 from fedrepro.core.precision import has_units
 from fedrepro.core.types import Task
 from fedrepro.data import describe, load
-from fedrepro.errors import FedreproError, Interrupted, UsageError
+from fedrepro.errors import FedreproError, Interrupted, UsageError, short
 from fedrepro.files import PARTS, write_text
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.curves import Curve
 from fedrepro.records.record import Identity, Place, Provenance, Record, Seed
+from fedrepro.training import memory
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.identity import current, extractor, identity, samples
 from fedrepro.training.train import Lane, Training
@@ -67,6 +68,8 @@ def execute(
     gets lines for the user. Raises UsageError for what cannot be run, Interrupted after SIGINT or SIGTERM.
     """
     chosen, wanted = resolve(device), identity(config)
+    methods.check(config.method, config.hyper)
+    data.check(config.dataset, config.data)
     with locked(place):
         probe(place)
         trained = kept(place, config, wanted)
@@ -89,10 +92,12 @@ def execute(
 def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> Training:
     """The training of some of a run's seeds, at round 0."""
     lift.keep_freed_memory()
-    data = {seed: load(config.dataset, seed, config.data) for seed in seeds}
-    first = data[seeds[0]]
+    first = load(config.dataset, seeds[0], config.data)
     task = Task(tuple(first.x.shape[1:]), first.classes, first.sizes)
-    return Training(config, methods.build(config.method, task, config.hyper), data, device)
+    method = methods.build(config.method, task, config.hyper)
+    memory.enough(method, first, len(seeds))
+    federations = {seed: load(config.dataset, seed, config.data) for seed in seeds[1:]}
+    return Training(config, method, {seeds[0]: first} | federations, device)
 
 
 def resolve(device: str) -> torch.device:
@@ -100,7 +105,7 @@ def resolve(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError("there is no CUDA device here: use --device cpu, or --device auto.")
     if device not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"unknown device {device!r}: there is auto, cpu and cuda.")
+        raise UsageError(f"unknown device {short(repr(device))}: there is auto, cpu and cuda.")
     name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if name == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -111,9 +116,12 @@ def resolve(device: str) -> torch.device:
 
 def probe(place: Place) -> None:
     """Fail before the training, not after it, where the record cannot be written; clear what a killed one left."""
+    made = [each for each in (place.folder, *place.folder.parents) if not each.exists()]
     write_text(place.folder / ".probe", "").unlink()
     for part in place.folder.glob(PARTS):
         part.unlink()
+    for folder in made:
+        folder.rmdir()
 
 
 @contextlib.contextmanager

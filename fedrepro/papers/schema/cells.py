@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from fedrepro.errors import unknown
-from fedrepro.records.config import Strict
+from fedrepro.errors import short, unknown
+from fedrepro.records.config import Distinct, Strict
 
+MOST = 10_000  # points of any product
 FIXED = ("dataset", "method")  # axes of every table; the others make up the column `variant`
 
 
@@ -42,9 +44,17 @@ def known(*facts: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _axis_value(text: str) -> str:
+    if not text.isprintable() or not text.strip() or {*";="} & {*text}:
+        raise ValueError(f"{short(repr(text))} is no value of an axis: take a word or more, without `;` and `=`")
+    return text
+
+
+AxisValue = Annotated[str, AfterValidator(_axis_value)]  # as published.csv has it in the column `variant`
 Axes = Annotated[str | tuple[str, ...], known()]
 Point = Annotated[dict[str, str], known()]  # axis -> value: where a cell stands
-Block = Annotated[dict[str, tuple[str, ...]], known()]  # axes, whose product is meant (first axis slowest)
+# Axes, whose product is meant (first axis slowest).
+Block = Annotated[dict[str, Annotated[tuple[str, ...], Distinct]], known()]
 Cells = tuple[Block, ...]
 Choice = Annotated[dict[str, str | tuple[str, ...]], known()]  # axis -> the value or values that are meant
 When = Annotated[dict[str, str | tuple[str, ...]], known("metric", "budget")]
@@ -82,9 +92,22 @@ def points(cells: Cells, grid: Block | None = None) -> list[Point]:
     return [point | extra for block in cells for point in product(block) for extra in extras]
 
 
-def product(block: Mapping[str, Iterable[str]]) -> list[Point]:
-    """The points of a block, the first axis slowest."""
+def few(count: int, what: str) -> None:
+    """Raise ValueError for a product that nobody would print or train."""
+    if count > MOST:
+        raise ValueError(f"there are {count:,} {what}, and may be {MOST:,}: leave values out")
+
+
+def product(block: Mapping[str, Sequence[str]]) -> list[Point]:
+    """The points of a block, the first axis slowest; ValueError where there are more than anybody would print."""
+    few(math.prod(map(len, block.values())), "cells of a block")
     return [dict(zip(block, values, strict=True)) for values in itertools.product(*block.values())]
+
+
+def repeated(cells: Iterable[Point]) -> Point | None:
+    """A cell that is there again, if one is."""
+    seen = set()
+    return next((each for each in cells if (key := frozenset(each.items())) in seen or seen.add(key)), None)
 
 
 def words(cell: Point) -> str:

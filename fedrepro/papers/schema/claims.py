@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedrepro.papers.schema.cells import Choice, Point, once, product, values
+from fedrepro.papers.schema.cells import Choice, Point, few, once, product, values
 from fedrepro.papers.schema.quantities import Quantity, Share
 from fedrepro.records.config import Strict
 
@@ -28,6 +29,8 @@ class Pairs(Strict):
     def _check(self) -> Self:
         if "low" in self.pick and not self.low:
             raise ValueError("`pick` chooses a low, and there is none")
+        sides = (*self.both.values(), *self.high.values(), *self.low.values())
+        few(math.prod(len(values(each)) for each in sides), "pairs of cells")
         once((self.high, self.low), self.both, "`both`", "`high` or `low`")
         return self
 

@@ -22,7 +22,7 @@ from fedrepro.papers.schema.cells import (
     words,
 )
 from fedrepro.papers.schema.quantities import Quantity
-from fedrepro.records.config import Strict
+from fedrepro.records.config import Count, Strict
 
 LEVELS = ("rounds", "final", "last", "median")  # the quantities of a figure
 
@@ -54,7 +54,7 @@ class Figure(Kinded):
     cells: Cells = Field(min_length=1)
     not_run: tuple[Remark, ...] = ()
     metrics: tuple[str, ...] = Field(default=(), min_length=1)
-    until: int | None = Field(default=None, ge=1)
+    until: Count | None = None
     x: Axes = ()
     lines: Axes = ()
     quantity: Quantity = Quantity(kind="rounds")
@@ -70,8 +70,9 @@ class Figure(Kinded):
         once(self.cells, self.grid, "`grid`")
         needs(self.cells, (*FIXED, *values(self.x), *values(self.lines)))
         spots = [(spot.line, spot.x, *(spot.cell[axis] for axis in self.grid)) for spot in self.spots()]
-        if twice := [spot for spot in spots if spots.count(spot) > 1]:
-            raise ValueError(f"two cells are at {', '.join(filter(None, twice[0][:2]))!r}: leave one out")
+        if len(set(spots)) < len(spots):
+            twice = next(spot for spot in spots if spots.count(spot) > 1)
+            raise ValueError(f"two cells are at {', '.join(filter(None, twice[:2]))!r}: leave one out")
         return self
 
     @property

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from fedrepro.papers.schema.cells import Kinded, Point
-from fedrepro.records.config import Strict
+from fedrepro.records.config import Count, Strict
 
 
 class Share(Strict):
@@ -17,7 +17,7 @@ class Share(Strict):
     """
 
     share: float = Field(gt=0)
-    rounds: int = Field(ge=1)
+    rounds: Count
     of: Point
 
 
@@ -41,9 +41,9 @@ class Quantity(Kinded):
     }
     metric: str = ""
     less: str = ""
-    rounds: int = Field(default=1, ge=1)
-    checkpoints: int = Field(default=1, ge=1)
+    rounds: Count = 1
+    checkpoints: int = Field(default=1, ge=1, le=10_000)
     by: float | None = Field(default=None, gt=0, lt=1)
-    window: int = Field(default=2, ge=2)
-    until: int | None = Field(default=None, ge=1)
+    window: int = Field(default=2, ge=2, le=10_000)
+    until: Count | None = None
     level: float | Share = 0

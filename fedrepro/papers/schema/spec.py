@@ -9,11 +9,11 @@ from pydantic import ConfigDict, ValidationInfo, field_validator, model_validato
 from typing_extensions import TypedDict
 
 from fedrepro.errors import unknown
-from fedrepro.papers.schema.cells import Choice, Point, remember
+from fedrepro.papers.schema.cells import AxisValue, Choice, Point, remember
 from fedrepro.papers.schema.claims import Claim
 from fedrepro.papers.schema.figures import Figure, Sheet
 from fedrepro.papers.schema.tables import Read, Table, Tolerance
-from fedrepro.records.config import Strict
+from fedrepro.records.config import Name, Strict
 
 
 class Settings(TypedDict, total=False):
@@ -62,15 +62,15 @@ class Spec(Strict):
     """
 
     title: str
-    axes: dict[str, dict[str, Settings]]
+    axes: dict[Name, dict[AxisValue, Settings]]
     defaults: Settings = {}
-    budgets: dict[str, Budget]
+    budgets: dict[Name, Budget]
     tolerance: Tolerance | None = None
     search: dict[Literal["base"], Point] = {}
-    figures: dict[str, Figure] = {}
-    sheets: dict[str, Sheet] = {}
-    claims: dict[str, Claim] = {}
-    tables: dict[str, Table] = {}
+    figures: dict[Name, Figure] = {}
+    sheets: dict[Name, Sheet] = {}
+    claims: dict[Name, Claim] = {}
+    tables: dict[Name, Table] = {}
     reads: tuple[Read, ...] = ()
 
     @field_validator("axes", "budgets", "tolerance", "tables")

@@ -21,9 +21,10 @@ from fedrepro.papers.schema.cells import (
     once,
     points,
     remember,
+    repeated,
     words,
 )
-from fedrepro.records.config import Strict
+from fedrepro.records.config import Distinct, Name, Strict
 
 
 class Tolerance(Strict):
@@ -65,6 +66,13 @@ class Read(Strict):
     printed: str = ""
     floor: str = ""
 
+    @field_validator("metric")
+    @classmethod
+    def _check(cls, metric: str) -> str:
+        if any(width or kind for *_, width, kind in string.Formatter().parse(metric)):
+            raise ValueError("braces take the name of an axis alone")
+        return metric
+
     @property
     def axes(self) -> list[str]:
         """The axes in braces."""
@@ -84,7 +92,7 @@ class Table(Strict):
     """
 
     title: str
-    metrics: tuple[str, ...] = Field(min_length=1)
+    metrics: Annotated[tuple[Name, ...], Distinct] = Field(min_length=1)
     reduction: str
     tolerance: Tolerance = Field(default=None, validate_default=True)
     cells: Cells
@@ -110,14 +118,13 @@ class Table(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not re.fullmatch(r"final|(last|median)[1-9][0-9]*", self.reduction):
+        if not re.fullmatch(r"final|(last|median)[1-9][0-9]{0,3}", self.reduction):
             raise ValueError(str(unknown("reduction", self.reduction, ("final", "last<N>", "median<N>"))))
         if self.grid and self.checkpoints is None:
             raise ValueError("a `grid` has several runs behind a cell: reduce them by `median<N>`")
         needs(self.cells, FIXED)
-        cells = points(self.cells)
-        if twice := [cell for cell in cells if cells.count(cell) > 1]:
-            raise ValueError(f"the cell {words(twice[0])} is there twice: leave one out")
+        if twice := repeated(points(self.cells)):
+            raise ValueError(f"the cell {words(twice)} is there twice: leave one out")
         once(self.cells, self.implied, "`implied`")
         once(self.cells, self.grid, "`grid`")
         for axis in (axis for read in self.reads for axis in read.axes):

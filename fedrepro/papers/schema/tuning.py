@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import ClassVar, Self
+import math
+from typing import Annotated, ClassVar, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from fedrepro.files import sha256
-from fedrepro.papers.schema.cells import Kinded
-from fedrepro.records.config import RunConfig, Stop, Strict, Value
+from fedrepro.papers.schema.cells import Kinded, few
+from fedrepro.records.config import Count, RunConfig, SeedNumber, Stop, Strict, Value
 
+Fraction = Annotated[float, Field(ge=0, le=1)]
 OPEN = "search"  # in place of a hyper-parameter that a search has still to find
 
 
@@ -20,10 +22,16 @@ class Tuned(Kinded):
 
     model_config = ConfigDict(extra="ignore")
     KEYS: ClassVar[dict[str, str]] = {"pilot": "threshold hi", "search": "chosen"}
-    threshold: float = Field(default=0, ge=0, le=1)
-    hi: float = Field(default=1, ge=0, le=1)
+    threshold: Fraction = 0
+    hi: Fraction = 1
     chosen: dict[str, int | float] = {}
     config_digest: str
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.hi < self.threshold:
+            raise ValueError(f"hi {self.hi} is below threshold {self.threshold}")
+        return self
 
 
 class Pilot(Strict):
@@ -35,11 +43,11 @@ class Pilot(Strict):
     """
 
     kind: ClassVar[str] = "pilot"
-    seed: int
-    rounds: int = Field(ge=1)
-    every: int = Field(default=1, ge=1)
-    quantiles: tuple[float, float]
-    fraction: float = Field(ge=0, le=1)
+    seed: SeedNumber
+    rounds: Count
+    every: Count = 1
+    quantiles: tuple[Fraction, Fraction]
+    fraction: Fraction
     rule: Stop
 
     @model_validator(mode="after")
@@ -79,12 +87,17 @@ class Search(Strict):
     """
 
     kind: ClassVar[str] = "search"
-    seed: int
-    rounds: int = Field(ge=1)
+    seed: SeedNumber
+    rounds: Count
     metric: str
-    last: int = Field(ge=1)
+    last: Count
     data: dict[str, Value] = {}
     grid: dict[str, tuple[int | float, ...]]
+
+    @model_validator(mode="after")
+    def _few(self) -> Self:
+        few(math.prod(map(len, self.grid.values())), "points of a grid")
+        return self
 
     def open(self, config: RunConfig) -> list[str]:
         """The hyper-parameters of a run that are still to be found."""
