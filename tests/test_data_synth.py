@@ -213,7 +213,7 @@ def test_the_check_lets_chance_pass_and_mistakes_not(rows, p):
         ({"p": [0.1, 1.1]}, r"cannot be \[0.1, 1.1\]: input should be less than or equal to 1"),
         ({"p": [0.1, float("nan")]}, r"cannot be \[0.1, nan\]"),
         ({"p": [0.1, "0.2"]}, r"cannot be \[0.1, '0.2'\]: input should be a valid number"),
-        ({"n": 1000, "p": [2] * 1000}, r"cannot be \[2, 2, 2, 2, 2, 2, \.\.\.\]"),
+        ({"n": 1000, "p": [2] * 1000}, r"cannot be \[2, 2, 2, 2, 2, 2, .*\.\.\.: input should be less"),
         ({"p": 0.1}, "cannot be 0.1"),
         ({"p": "11"}, "cannot be '11'"),
         ({"n": 1000, "p": [0.1] * 1000 + [0.2]}, "p needs 1,000 values, one for each client, and has 1,001"),

@@ -80,7 +80,7 @@ def compared(start, folder, atol=0.0):
         begun, there = start(device=AWAY.type), start(device=AWAY.type)
         next(iter(begun))
         Checkpoints(folder, {}, print).save(begun, {})
-        Checkpoints(folder, {}, print).resume(there)
+        Checkpoints(folder, {}, print).resume(there, {})
         assert [*there][0] == 2
         assert all(isinstance(leaf, Away) for _, leaf in trees.leaves(there.state))
         state = trees.map_tree(Away.cpu, there.state)

@@ -267,7 +267,7 @@ def test_records():
     assert found(doctor.records) == {
         "runs/adhoc/f-irm/record.json": (
             "wrong",
-            f"runs/adhoc/f-irm/record.json is incomplete (identity: field required): {mend}",
+            f"runs/adhoc/f-irm/record.json cannot be trusted (it was changed after it was written): {mend}",
         ),
         "runs/adhoc/fedavg/record.json": (
             "wrong",
@@ -289,7 +289,7 @@ def test_a_record_that_is_no_json_is_damaged():
     Path("runs/adhoc/x").mkdir(parents=True)
     Path("runs/adhoc/x/record.json").write_text("{")
     assert found(doctor.records)["runs/adhoc/x/record.json"][1].startswith(
-        "runs/adhoc/x/record.json is incomplete (invalid JSON"
+        "runs/adhoc/x/record.json cannot be trusted ("
     )
 
 

@@ -61,6 +61,7 @@ def call(folder: Path, *command: str) -> str:
 def numbers(folder: Path) -> tuple[dict, bytes]:
     """A run's record without what may differ from one time to the next, and its curves."""
     record = json.loads((folder / "record.json").read_text())
+    del record["seal"]
     for entry in record["seeds"].values():
         del entry["provenance"], entry["seconds"]
     return record, (folder / "curves.csv").read_bytes()

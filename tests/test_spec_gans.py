@@ -428,7 +428,7 @@ def test_a_gallery_has_a_panel_for_each_run_with_the_sum_of_its_samples(made_up)
         ("1D", "F2U", ["mixture-1d-f2u"], 0),
         ("2D", "F2U", ["mixture-2d-f2u"], 0),
     ]
-    sums = [made.hashlib.sha256(text.encode()).hexdigest() for text in (EMPTY, LINE, CLOUD)]
+    sums = [made.sha256(text) for text in (EMPTY, LINE, CLOUD)]
     assert ([p.samples for p in found], {p.n for p in found}) == (sums, {0})
 
 

@@ -385,7 +385,10 @@ def test_many_metrics_are_rows():
     metrics = [{name: 0.01 * (place + i) for place, name in enumerate(names)} for i in (1, 3)]
 
     def outcome(metrics):
-        seeds = {i: SimpleNamespace(status="finished", rounds=9, metrics=each) for i, each in enumerate(metrics)}
+        seeds = {
+            i: SimpleNamespace(status="finished", ended="finished", collapsed=False, rounds=9, metrics=each)
+            for i, each in enumerate(metrics)
+        }
         return show.outcome(SimpleNamespace(config=mixture(), seeds=seeds))
 
     drawn = outcome(metrics)
