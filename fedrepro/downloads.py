@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 from fedrepro.errors import UsageError
-from fedrepro.files import write_bytes
+from fedrepro.files import sha256, write_bytes
 
 FOLDER_VARIABLE = "FEDREPRO_DATA_DIR"
 CACHE = Path("data/cache")
@@ -69,7 +68,7 @@ def _reason(error: Exception) -> str:
 
 def check_named(path: str | Path, content: bytes) -> None:
     """Raise OSError unless the sha256 of the content begins as the file's name ends, as in name-5c106cde.pth."""
-    found, wanted = hashlib.sha256(content).hexdigest(), Path(path).stem.rpartition("-")[2]
+    found, wanted = sha256(content), Path(path).stem.rpartition("-")[2]
     if not found.startswith(wanted):
         raise wrong_checksum(path, wanted, found)
 

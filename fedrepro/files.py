@@ -78,9 +78,10 @@ def unsealed(content: bytes) -> dict:
     """The value of a file that `sealed` wrote; ValueError where it is no JSON, or was changed since."""
     try:
         value = json.loads(content)
+        whole = isinstance(value, dict) and value.pop("seal", "") == sha256(json_text(value))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    if not isinstance(value, dict) or value.pop("seal", "") != sha256(json_text(value)):
+    if not whole:
         raise ValueError("it was changed after it was written")
     return value
 

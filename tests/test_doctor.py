@@ -123,7 +123,7 @@ REPAIRS = {
 
 
 def stage(lock=LOCKED):
-    """What DVC keeps of a pipeline of one stage."""
+    """The files that DVC keeps of a pipeline of one stage."""
     Path(".dvc/tmp").mkdir(parents=True)
     Path(".dvc/config").write_text("[core]\n    analytics = false\n    check_update = false\n")
     Path("dvc.yaml").write_text("stages:\n  a:\n    cmd: echo a > a.txt\n")

@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def files():
-    """What was written, but for locks."""
+    """The files that were written, but for locks."""
     return sorted(str(path) for path in Path().rglob("*") if path.is_file() and path.suffix != ".lock")
 
 

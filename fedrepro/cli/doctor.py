@@ -107,7 +107,7 @@ def data() -> Findings:
 
 
 def pipeline_state() -> Findings:
-    """What DVC keeps here, by its own readers; it tells badly what it cannot read, and not at all how to mend it."""
+    """The files that DVC keeps here, read as it reads them: it says badly what is wrong, and not how to mend it."""
     if not Path(".dvc").is_dir():
         return
     from dvc.config import Config  # slow

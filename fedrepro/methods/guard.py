@@ -95,7 +95,7 @@ def _method(made: Any, row: Row, task: Task) -> None:
 
 
 def _undrawable(draw: Draw, clients: int) -> str:
-    """What is wrong with a draw from so many clients."""
+    """The fault of a draw from so many clients; "" of one that can be made."""
     fields = {name: getattr(draw, name) for name in Wanted.model_fields}
     try:
         wanted = Wanted(**fields | {"steps": draw.epochs or draw.steps})

@@ -34,7 +34,7 @@ Points = dict[str, EntryPoint]
 
 
 class Card(Strict):
-    """What a list says of a plugin, and a plan needs: of the fields of its `Row` those that need no import."""
+    """The fields of a plugin's `Row` that need no import: a list shows them, and a plan needs them."""
 
     about: str
     dataset: str

@@ -83,12 +83,12 @@ class Params(Strict):
 def _budget(name: str, root: Path) -> str:
     """The budget in use of a paper. UsageError where there is no such paper, or something else in params.yaml."""
     find(name, root)
-    path = root / PARAMS
+    path, there = root / PARAMS, papers(root)
     with reading(path):
         in_use = strictly(Params, from_yaml(path) or {}).__pydantic_extra__
     for paper in in_use:
-        if paper not in papers(root):
-            raise UsageError(f"{path}: {unknown('paper', paper, papers(root))}")
+        if paper not in there:
+            raise UsageError(f"{path}: {unknown('paper', paper, there)}")
     if name not in in_use:
         raise UsageError(f"{path} gives no budget for {name}: add `{name}: {{budget: paper}}`.")
     return in_use[name].budget

@@ -33,12 +33,12 @@ def reading(path: Path, remedy: str = "") -> Iterator[None]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says. ValueError for a number that is not finite."""
+    """The content of a TOML file. ValueError for a number that is not finite."""
     return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=_finite)
 
 
 def from_yaml(path: Path) -> Any:
-    """What a YAML file says. YAMLError where a key is there twice."""
+    """The content of a YAML file. YAMLError where a key is there twice."""
     return yaml.load(path.read_text(encoding="utf-8"), _Once)  # noqa: S506 (a safe loader)
 
 

@@ -13,8 +13,8 @@ from typing import Literal, Self
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from fedrepro.errors import FedreproError
-from fedrepro.files import file_digest, json_text, sealed, sha256, unsealed, write_bytes, write_json, write_text
-from fedrepro.records.config import RunConfig, Strict, Value, first_fault
+from fedrepro.files import file_digest, sealed, sha256, unsealed, write_bytes, write_json, write_text
+from fedrepro.records.config import RunConfig, Strict, Value, first_fault, strictly
 from fedrepro.records.curves import Curve, curves_text, read_curves
 from fedrepro.records.paths import SAMPLES, STATE
 
@@ -157,7 +157,7 @@ def read(folder: Path) -> Record:
     """
     place = path(folder)
     try:
-        record = Record.model_validate_json(json_text(unsealed(place.read_bytes())), strict=True)
+        record = strictly(Record, unsealed(place.read_bytes()))
         curves = (folder / "curves.csv").read_text(encoding="utf-8")
         if record.curves not in (sha256(curves), sha256(_of_seeds(curves, record))):
             raise FedreproError(f"{folder / 'curves.csv'} does not belong to the record beside it")

@@ -238,5 +238,6 @@ def _endings(cell: Any) -> Iterator[str]:
 
 
 def _seeds_named(seeds: list[int]) -> str:
+    """Seeds in words, one or several."""
     *others, last = map(str, seeds)
     return f"seeds {', '.join(others)} and {last}" if others else f"seed {last}"

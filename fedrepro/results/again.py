@@ -33,9 +33,7 @@ class Pair(NamedTuple):
 
 def recorded(paper: str, run: str) -> Run:
     """A planned run with its record; FedreproError where that is missing, damaged or stale, UsageError if unknown."""
-    loaded = load_paper(paper)
-    loaded.run(run)
-    found, faults = current(loaded, [run])
+    found, faults = current(load_paper(paper), [run])
     if faults:
         raise FedreproError(faults[run])
     return found[run]

@@ -24,7 +24,6 @@ from fedrepro import data, methods
 from fedrepro.core import lift
 from fedrepro.core.precision import has_units
 from fedrepro.core.types import Task
-from fedrepro.data import describe, load
 from fedrepro.errors import FedreproError, Interrupted, UsageError, short
 from fedrepro.files import PARTS, write_text
 from fedrepro.records import record
@@ -92,11 +91,11 @@ def execute(
 def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> Training:
     """The training of some of a run's seeds, at round 0."""
     lift.keep_freed_memory()
-    first = load(config.dataset, seeds[0], config.data)
+    first = data.load(config.dataset, seeds[0], config.data)
     task = Task(tuple(first.x.shape[1:]), first.classes, first.sizes)
     method = methods.build(config.method, task, config.hyper)
     memory.enough(method, first, len(seeds))
-    federations = {seed: load(config.dataset, seed, config.data) for seed in seeds[1:]}
+    federations = {seed: data.load(config.dataset, seed, config.data) for seed in seeds[1:]}
     return Training(config, method, {seeds[0]: first} | federations, device)
 
 
@@ -239,7 +238,7 @@ def write(config: RunConfig, place: Place, wanted: Identity, trained: dict[int, 
     """Write the record of all seeds, with curves and samples."""
     trained = {seed: trained[seed] for seed in sorted(trained)}
     seeds = {seed: each.seed for seed, each in trained.items()}
-    described, found = describe(config.dataset), extractor(config)
+    described, found = data.describe(config.dataset), extractor(config)
     described = {key: value for key, value in described.items() if key != "fingerprint"}
     fields = {
         "paper": place.paper,
