@@ -370,6 +370,18 @@ def test_a_round_in_turn_is_a_cycle_of_the_sequential_game_from_the_last_client_
         np.testing.assert_allclose(predictors(state), predictors(other), atol=1e-12)
 
 
+def test_a_turn_of_two_rounds_is_one_of_two_steps():
+    stepping, state = make("f-irm", 2, order="sequential", steps=2)
+    looked_at, other = make("f-irm", 2, order="sequential", repeat=2)
+    for k in range(2):
+        both = batch_of([k], [[[X[0][k]], [X[1][k]]]], [[[Y[0][k]], [Y[1][k]]]])
+        state = stepping.phases[k].step(state, both)[0]
+        for t, phase in enumerate(looked_at.phases[2 * k : 2 * k + 2]):
+            other = phase.step(other, batch_of([k], [[[X[t][k]]]], [[[Y[t][k]]]]))[0]
+    assert len(looked_at.phases) == 4
+    np.testing.assert_allclose(predictors(state), predictors(other), atol=1e-12)
+
+
 def test_in_turn_a_client_without_an_answer_is_answered_as_it_was():
     method, state = make("f-irm", 2, order="in-turn")
     batch = batch_of([0, 1], [[[1.0]], [[float("nan")]]], [[[0]], [[1]]])

@@ -215,9 +215,10 @@ def play(
     batch: int = 256,
     hidden: int = 390,
     steps: int = 1,
+    repeat: int = 1,
     eps: float = 1e-7,
 ) -> Method:
-    """The game on a task."""
+    """The game on a task. With `repeat` each client's turn takes as many rounds in a row, which can be looked at."""
     everyone, flat, learnt = tuple(range(task.clients)), math.prod(task.shape), variant.phi_lr
     game = Game(
         n=task.clients,
@@ -227,11 +228,9 @@ def play(
         phi=mlp(flat, hidden, last=False) if learnt else None,
         phi_opt=optim.adam(learnt, eps=eps) if learnt else None,
     )
-    changed = ORDERS[order](everyone)
-    played = {turn: partial(respond, game, turn) for turn in changed}
-    if order == "in-turn":
-        played = {everyone: partial(respond_in_turn, game)}
-    phases = tuple(Phase(Draw(batch, steps, clients=turn), step) for turn, step in played.items())
+    changed = tuple(turn for turn in ORDERS[order](everyone) for _ in range(repeat))
+    step = partial(respond_in_turn, game) if order == "in-turn" else None
+    phases = tuple(Phase(Draw(batch, steps, clients=turn), step or partial(respond, game, turn)) for turn in changed)
     if learnt:
         changed = everyone, *changed
         phases = Phase(Draw(None if variant.fast else batch), partial(learn_phi, game)), *phases
