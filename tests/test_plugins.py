@@ -247,9 +247,7 @@ def test_a_plugin_that_fails_in_training_is_one_sentence(install, tmp_path, faul
 def test_a_plugin_without_a_fault_is_trained(install, name):
     install(name, code=GOOD.replace("CHANGE", ""))
     for more in ((), ("--mode", "vmap")):
-        done = fedrepro(
-            "train", "--method", name, "--dataset", "digits", "--seeds", "0,1", "--set", "rounds=2", *more
-        )
+        done = fedrepro("train", "--method", name, "--dataset", "digits", "--seeds", "0,1", "--set", "rounds=2", *more)
         assert (done.code, done.out.count("finished")) == (0, 2)
 
 
