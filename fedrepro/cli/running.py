@@ -94,7 +94,7 @@ def _cluster(backend: str, partition: str | None, limit: str | None, jobs: int |
     if backend not in ("local", "slurm"):
         raise UsageError(f"unknown backend {short(repr(backend))}: there is local and slurm.")
     if backend == "slurm":
-        return {"partition": partition, "limit": limit, "jobs": jobs}
+        return {"partition": partition, "limit": limit, "most": jobs}
     if partition or limit:
         raise UsageError("--partition and --time are of Slurm: they need --backend slurm.")
     return None
@@ -160,14 +160,19 @@ def _do(made: Plan, workers: Workers, cluster: dict | None, keep_going: bool, ch
     if not made.jobs:
         return
     from fedrepro.cli.board import Board, summary
-    from fedrepro.pipeline import local
+    from fedrepro.pipeline import local, process
 
-    context = local.serve(workers.threads, ["fedrepro.cli.app"])
-    local.check(context, made.trained)
+    context = process.serve(workers.threads, ["fedrepro.cli.app"])
+    process.check(context, made.trained)
     with Board(console(stderr=True), len(made.jobs)) as board:
-        driver = local.Driver(made.ordered, workers, board, keep_going)
+        if cluster is None:
+            driver = local.Driver(made.ordered, workers, board, keep_going, context)
+        else:
+            from fedrepro.pipeline.slurm import Slurm
+
+            driver = Slurm(made.ordered, workers, board, keep_going, **cluster)
         try:
-            driver.run(context)
+            driver.run()
         finally:
             board.close()
             for line in summary(driver.over, driver.waiting.values()):

@@ -7,45 +7,22 @@ passes signals on, and a process whose driver is gone ends at its round's end, w
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing import connection, forkserver
+from multiprocessing import connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-from unittest import mock
+from typing import Protocol
 
 from fedrepro.errors import FedreproError, Interrupted
 from fedrepro.files import held
-from fedrepro.pipeline import run as pipeline
 from fedrepro.pipeline.plan import Job
+from fedrepro.pipeline.process import STOPPING, TICK, At, child
 from fedrepro.pipeline.workers import Workers
-from fedrepro.records.config import RunConfig
-
-if TYPE_CHECKING:
-    from fedrepro.training.train import Training
-
-# What a training imports: once in the server, and not in each of its processes.
-PRELOADED = ("fedrepro.pipeline.job", "sklearn.datasets", "numba", "torch._dynamo", "torchvision")
-STOPPING = (signal.SIGINT, signal.SIGTERM)
-TICK = 0.5  # seconds between two looks at locks, and the least between two messages of a process
-
-
-class At(NamedTuple):
-    """Where a training is: the latest training loss and accuracy are means over the seeds that run."""
-
-    round: int
-    rounds: int
-    loss: float | None
-    accuracy: float | None
 
 
 @dataclass(eq=False)
@@ -89,9 +66,11 @@ class Driver:
     A job that another process has locked is left until it is free: two drivers on one folder share the work.
     """
 
-    def __init__(self, jobs: Iterable[Job], workers: Workers, board: Board, keep_going: bool = False):
+    def __init__(
+        self, jobs: Iterable[Job], workers: Workers, board: Board, keep_going: bool, context: ForkServerContext
+    ):
         self.waiting = {job.command: job for job in jobs}
-        self.workers, self.board, self.keep_going = workers, board, keep_going
+        self.workers, self.board, self.keep_going, self.context = workers, board, keep_going, context
         self.running: dict[connection.Connection, Work] = {}
         self.over: list[Work] = []
         self.done: set[str] = set()
@@ -99,12 +78,12 @@ class Driver:
         self.stops = 0
         self.free = available()
 
-    def run(self, context: ForkServerContext) -> list[Work]:
+    def run(self) -> list[Work]:
         """Do the jobs; returns those that ended. Raises Interrupted after SIGINT or SIGTERM."""
         with signals(self._asked) as asked:
             while self.running or (self.waiting and not self.stops):
                 while not self.stops and (job := self._next()):
-                    self._start(context, job)
+                    self._start(job)
                 ready = connection.wait(list(self.running), TICK) if self.running or self.waiting else ()
                 for pipe in ready:
                     self._hear(pipe)
@@ -135,13 +114,13 @@ class Driver:
             self._end(Work(job, ended="kept"))
         return None
 
-    def _start(self, context: ForkServerContext, job: Job) -> None:
+    def _start(self, job: Job) -> None:
         taken = [work.slot for work in self.running.values()]
         slot = min(self.workers.slots, key=taken.count)
-        pipe, theirs = context.Pipe(duplex=False)
+        pipe, theirs = self.context.Pipe(duplex=False)
         there = dict(os.environ) | ({} if slot is None else {"CUDA_VISIBLE_DEVICES": slot})
         told = (job, theirs, self.workers.device, self.workers.threads, there)
-        work = Work(job, slot, context.Process(target=child, args=told, daemon=True))
+        work = Work(job, slot, self.context.Process(target=child, args=told, daemon=True))
         work.process.start()
         theirs.close()
         self.running[pipe] = work
@@ -220,26 +199,6 @@ def available() -> float:
     return float("inf")
 
 
-def serve(threads: int, preload: Iterable[str] = ()) -> ForkServerContext:
-    """The server that processes are forked from. What it imports starts no more threads than a process may have."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOADED, *preload])
-    with mock.patch.dict(os.environ, OMP_NUM_THREADS=str(threads)):
-        forkserver.ensure_running()
-    return context
-
-
-def check(context: ForkServerContext, trained: list[tuple[str, str, RunConfig]]) -> None:
-    """Raise UsageError where a run has settings that its method or dataset does not have; done in a process."""
-    with ProcessPoolExecutor(1, context) as pool:
-        pool.submit(_check, trained).result()
-
-
-def _check(trained: list[tuple[str, str, RunConfig]]) -> None:
-    for each in trained:
-        pipeline.check(*each)
-
-
 @contextlib.contextmanager
 def signals(heard: Callable[[], None]) -> Iterator[list[int]]:
     """Inside the block, `heard` is called at each SIGINT and SIGTERM, which are also noted in the list it yields."""
@@ -255,75 +214,3 @@ def signals(heard: Callable[[], None]) -> Iterator[list[int]]:
     finally:
         for each, handler in old.items():
             signal.signal(each, handler)
-
-
-# In the process of a job
-
-
-class Pipe:
-    """A display that tells the driver; where that is gone, nobody."""
-
-    def __init__(self, pipe: connection.Connection):
-        self.pipe, self.due = pipe, 0.0
-
-    def watch(self, training: Training) -> None:
-        """Tell where the training is, now and then."""
-        now = time.monotonic()
-        if now >= self.due or not training.running:
-            self.due = now + TICK
-            lanes = training.running or training.lanes
-            loss = _latest(lanes, "train_loss", "generator_loss")
-            self.tell("at", training.round, training.config.rounds, loss, _latest(lanes, "train_accuracy"))
-
-    def say(self, line: str) -> None:
-        """Tell a line."""
-        self.tell("said", line)
-
-    def tell(self, *what: object) -> None:
-        """Tell anything."""
-        with contextlib.suppress(OSError):
-            self.pipe.send(what)
-
-
-def _latest(lanes: list, *metrics: str) -> float | None:
-    """The mean over seeds of the latest value of the first of these metrics that a curve has."""
-    found = [next((value for _, name, value in reversed(lane.curve) if name in metrics), None) for lane in lanes]
-    there = [value for value in found if value is not None]
-    return fmean(there) if there else None
-
-
-def child(job: Job, pipe: connection.Connection, device: str, threads: int, there: Mapping[str, str]) -> None:
-    """Do a job in the environment `there`, and tell how it ended."""
-    with contextlib.suppress(OSError):
-        os.setpgid(0, 0)
-    for each in STOPPING:
-        signal.signal(each, signal.default_int_handler)
-    os.environ.clear()
-    os.environ.update(there)
-    threading.Thread(target=_with_driver, daemon=True).start()
-    display = Pipe(pipe)
-    display.tell("end", *outcome(job, device, threads, display))
-
-
-def outcome(job: Job, device: str, threads: int, display: Pipe) -> tuple[str, str]:
-    """Do a job in this process; returns how it ended, and why it failed."""
-    try:
-        import torch
-
-        from fedrepro.pipeline import job as jobs
-
-        torch.set_num_threads(threads)
-        jobs.perform(job, device, display)
-    except (Interrupted, KeyboardInterrupt) as stop:
-        return "stopped", str(stop)
-    except FedreproError as error:
-        return "failed", str(error)
-    except Exception as error:
-        return "failed", f"internal error: {' '.join(f'{type(error).__name__}: {error}'.split())}"
-    return "done", ""
-
-
-def _with_driver() -> None:
-    """End as at SIGTERM when the driver is gone, however it went."""
-    multiprocessing.parent_process().join()
-    os.kill(os.getpid(), signal.SIGTERM)
