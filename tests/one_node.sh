@@ -39,7 +39,7 @@ MailProg=/bin/true
 ReturnToService=2
 MpiDefault=none
 SwitchType=switch/none
-NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=$(nproc --all) State=UNKNOWN
 PartitionName=tests Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
   export SLURM_CONF="$dir/slurm.conf"

@@ -76,8 +76,8 @@ class Board:
             self.live.update(self._table(driver), refresh=True)
         elif self.clock() >= self.due:
             self.due = self.clock() + INTERVAL
-            shown = [f"{work.job.of[-1]} {_round(work)}" for work in [*driver.running.values()][:MOST]]
-            self.say(f"{self._counts(driver)}: {', '.join(shown)}")
+            shown = [f"{work.job.of[-1]} {_round(work)}" for work in [*driver.running.values()][:MOST] if work.at]
+            self.say(": ".join(filter(None, (self._counts(driver), ", ".join(shown)))))
 
     def say(self, line: str) -> None:
         """Print a line."""

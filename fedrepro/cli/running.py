@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.table import Column, Table
 
 from fedrepro.cli.options import Budget, Device, console, papers
@@ -129,7 +128,7 @@ def _status(made: Plan) -> Table:
     from fedrepro.pipeline.costs import total
 
     columns = [Column(name, justify="right", no_wrap=True) for name in ("runs", *STATES, "hours")]
-    table = Table("paper", "method", *columns, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = Table("paper", "method", *columns, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     groups: dict[tuple[str, ...], list] = {}
     for target in made.targets:
         for key in ((target.paper, target.method), ("all", "")):

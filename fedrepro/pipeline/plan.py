@@ -27,7 +27,7 @@ from fedrepro.records.config import RunConfig
 from fedrepro.records.record import Place, Record
 from fedrepro.training.identity import samples
 
-KINDS = ("fetch", "extractor", "point", "study", "run")  # in the order in which they start
+KINDS = {"fetch": 0, "extractor": 1, "point": 2, "study": 2, "run": 3}  # kind -> its place in the order
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Plan:
     def ordered(self) -> list[Job]:
         """The jobs in the order in which they start."""
         long = lambda job: -math.inf if job.cost.seconds is None else -job.cost.seconds  # noqa: E731
-        return sorted(self.jobs.values(), key=lambda job: (KINDS.index(job.kind), long(job)))
+        return sorted(self.jobs.values(), key=lambda job: (KINDS[job.kind], long(job)))
 
 
 def plan(papers: Iterable[Paper], only: Only = Only(), budget: str | None = None) -> Plan:
