@@ -117,8 +117,8 @@ def _list(made: Plan, jobs: int) -> None:
         typer.echo(line)
     if made.jobs:
         seconds, unknown = total(job.cost for job in made.jobs.values() if job.kind not in ("fetch", "extractor"))
-        more = f", and {unknown} of unknown length" if unknown else ""
-        typer.echo(f"about {_hours(seconds / jobs)} hours with {jobs} at once{more}")
+        parts = [f"about {_hours(seconds / jobs)} hours with {jobs} at once"] if seconds or not unknown else []
+        typer.echo(", and ".join([*parts, *([f"{unknown} of unknown length"] if unknown else [])]))
     if made.refused:
         typer.echo(made.refused)
 
