@@ -24,7 +24,7 @@ from fedrepro.records import record
 pytestmark = pytest.mark.slow
 
 # Runs of some seconds, of which none needs a pilot; the third is longer than the others together.
-LONG = commands.SPEC.replace("rounds = 6\n", "rounds = 300\n").replace('threshold = "pilot"', "threshold = 0.0")
+LONG = commands.SPEC.replace("rounds = 6\n", "rounds = 220\n").replace('threshold = "pilot"', "threshold = 0.0")
 SHORT = commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6")
 FOLDERS = {PLAIN: Path("runs", PAPER, "fedsgd", PLAIN), GAME: Path("runs", PAPER, "f-irm", GAME)}
 
@@ -98,7 +98,7 @@ def running(driver):
         lines.append(line)
         if sum("started" in each and "fetch" not in each for each in lines) == 2:
             break
-    until(lambda: sum(computed(pid) > 1.2 for pid in trainers()) == 2, lines)  # past the preparation of data
+    until(lambda: sum(computed(pid) > 0.9 for pid in trainers()) == 2, lines)  # past the preparation of data
     return trainers()
 
 

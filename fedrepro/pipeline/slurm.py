@@ -54,7 +54,8 @@ def task(job: Job, device: str, threads: int) -> tuple[str, str]:
     if ended[0] != "stopped":
         return ended
     if told:
-        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which being queued again sends
+        subprocess.run(["scontrol", "requeue", submitit.JobEnvironment().job_id], check=True)
     sys.exit(Interrupted.exit_code)
 
 
@@ -175,8 +176,8 @@ def _queue(name: str) -> dict[str, str]:
 
 
 def _result(sent: submitit.Job) -> tuple[str, str]:
-    """What a job that has a result returned; one that submitit could not run has its error."""
+    """What a job that has a result returned; one that submitit could not run has none to take."""
     try:
         return sent.result()
-    except UncompletedJobError as error:
-        return "failed", f"internal error: {str(error).strip().splitlines()[-1]}"
+    except UncompletedJobError:
+        return "failed", f"it could not be run: {sent.paths.stdout}"

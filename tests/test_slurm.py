@@ -1,0 +1,151 @@
+"""Runs on a Slurm of one node, this machine: submitted as an array, queued again in their midst, and with the same records.
+
+`.ci/run` installs Slurm where it may; elsewhere these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import commands
+import pytest
+from commands import PAPER, fedrepro
+from test_jobs import FOLDERS, LONG, SHORT, results
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "tests/one_node.sh"
+NEEDED = ("slurmctld", "slurmd", "munged", "sbatch")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or None in map(shutil.which, NEEDED),
+        reason="a Slurm of one node takes root and the packages slurm-wlm and munge",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    """A Slurm that runs, for the commands of this process."""
+    pytest.importorskip("submitit")
+    folder = tmp_path_factory.mktemp("slurm")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        try:
+            subprocess.run([SCRIPT, "start", folder], check=True)
+            yield
+        finally:
+            subprocess.run([SCRIPT, "stop", folder], check=False)
+
+
+@pytest.fixture
+def folder(slurm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
+    return tmp_path
+
+
+def queue():
+    """Job -> (name, state) of those in the queue."""
+    asked = ["squeue", "--noheader", "--array", "--format=%i %j %T"]
+    lines = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {line.split()[0]: tuple(line.split()[1:]) for line in lines}
+
+
+def until(true, what, limit=60):
+    end = time.monotonic() + limit
+    while not (found := true()):
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+    return found
+
+
+def submit(*more):
+    """The command for a table of the paper, as a process."""
+    words = (
+        "run",
+        PAPER,
+        "--table",
+        "t1",
+        "--backend",
+        "slurm",
+        "--partition",
+        "tests",
+        "--time",
+        "30",
+        "--device",
+        "cpu",
+    )
+    return commands.start(*words, *more)
+
+
+def in_training():
+    """The jobs that run, once both have printed a round."""
+    logs = [*Path(".fedrepro/slurm").glob("*.out")]
+    trained = [path for path in logs if "round 1/" in path.read_text()]
+    return [job for job, (_, state) in queue().items() if state == "RUNNING"] if len(trained) == 2 else []
+
+
+def test_a_table_is_submitted_and_a_job_that_is_queued_again_goes_on_to_the_same_records(folder):
+    commands.paper(folder, LONG)
+    with submit() as driver:
+        one, other = until(in_training, "both runs are trained")
+        subprocess.run(["scontrol", "requeue", one], check=True)  # as an administrator, or preemption
+        subprocess.run(["scancel", "--signal=USR2", other], check=True)  # as Slurm does before a time limit
+        out, said = driver.communicate()
+    assert (driver.returncode, said.splitlines()[-1]) == (0, "3 done"), said
+    assert said.count("queued again") == 2
+    logs = "".join(path.read_text() for path in Path(".fedrepro/slurm").glob("*.out"))
+    assert logs.count("resumed after round") == 2
+    found = results()
+    for path in FOLDERS.values():
+        shutil.rmtree(path)
+    assert fedrepro("run", "--jobs", "2", "--device", "cpu").code == 0
+    assert results() == found
+
+
+def test_a_job_that_fails_and_one_that_is_cancelled_are_said(folder):
+    commands.paper(folder, LONG.replace("rounds = 220", "rounds = 9999"))
+    FOLDERS["digits-fedsgd"].parent.mkdir(parents=True)
+    FOLDERS["digits-fedsgd"].write_text("in the way")
+    with submit("--keep-going") as driver:
+        (name,) = until(lambda: [job for job, (_, state) in queue().items() if state == "RUNNING"], "one runs")
+        until(
+            lambda: "round 1/" in "".join(path.read_text() for path in Path(".fedrepro/slurm").glob("*.out")),
+            "it is trained",
+        )
+        subprocess.run(["scancel", name], check=True)
+        said = driver.communicate()[1]
+    assert driver.returncode == 1
+    assert "failed: cannot write runs/tiny-2024/fedsgd/digits-fedsgd/.probe" in said
+    assert "failed: cancelled or killed: " in said
+    assert "error: 2 of 3 failed." in said
+    assert [*Path(".fedrepro/state").glob("*/round-*.checkpoint")]
+
+
+def test_what_slurm_refuses_is_one_sentence(folder):
+    commands.paper(folder, SHORT)
+    done = fedrepro("run", "--backend", "slurm", "--partition", "nowhere")
+    assert done.code == 1
+    assert done.fault.startswith("error: Slurm takes no jobs: ")
+    assert "invalid partition specified: nowhere" in done.fault
+
+
+def test_a_signal_cancels_the_jobs(folder):
+    commands.paper(folder, LONG.replace("rounds = 220", "rounds = 9999"))
+    with submit() as driver:
+        until(in_training, "both runs are trained")
+        driver.terminate()
+        said = driver.communicate()[1]
+    assert driver.returncode == 130
+    assert said.splitlines()[-1].startswith("stopped, and its jobs of Slurm cancelled")
+    assert len([*Path(".fedrepro/state").glob("*/round-*.checkpoint")]) >= 2
+    assert sys.executable  # the jobs run on this Python
