@@ -1,4 +1,4 @@
-"""Runs on a Slurm of one node, this machine: submitted as an array, queued again in their midst, and with the same records.
+"""Runs on a Slurm of one node, this machine: submitted as an array, queued again in their midst, with equal records.
 
 `.ci/run` installs Slurm where it may; elsewhere these tests are skipped.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -70,41 +69,31 @@ def until(true, what, limit=60):
 
 def submit(*more):
     """The command for a table of the paper, as a process."""
-    words = (
-        "run",
-        PAPER,
-        "--table",
-        "t1",
-        "--backend",
-        "slurm",
-        "--partition",
-        "tests",
-        "--time",
-        "30",
-        "--device",
-        "cpu",
-    )
-    return commands.start(*words, *more)
+    asked = ("--backend=slurm", "--partition=tests", "--time=30", "--device=cpu")
+    return commands.start("run", PAPER, "--table=t1", *asked, *more)
 
 
-def in_training():
-    """The jobs that run, once both have printed a round."""
-    logs = [*Path(".fedrepro/slurm").glob("*.out")]
-    trained = [path for path in logs if "round 1/" in path.read_text()]
-    return [job for job, (_, state) in queue().items() if state == "RUNNING"] if len(trained) == 2 else []
+def logs():
+    """What all jobs have printed."""
+    return "".join(path.read_text() for path in Path(".fedrepro/slurm").glob("*.out"))
 
 
-def test_a_table_is_submitted_and_a_job_that_is_queued_again_goes_on_to_the_same_records(folder):
+def in_training(count):
+    """The jobs that run, once so many have printed a round."""
+    until(lambda: logs().count("round 1/") == count, "runs are trained")
+    return sorted(job for job, (_, state) in queue().items() if state == "RUNNING")
+
+
+def test_a_table_is_submitted_and_jobs_that_are_queued_again_go_on_to_the_same_records(folder):
     commands.paper(folder, LONG)
     with submit() as driver:
-        one, other = until(in_training, "both runs are trained")
+        one, other = in_training(2)
         subprocess.run(["scontrol", "requeue", one], check=True)  # as an administrator, or preemption
         subprocess.run(["scancel", "--signal=USR2", other], check=True)  # as Slurm does before a time limit
-        out, said = driver.communicate()
+        said = driver.communicate(timeout=200)[1]
     assert (driver.returncode, said.splitlines()[-1]) == (0, "3 done"), said
     assert said.count("queued again") == 2
-    logs = "".join(path.read_text() for path in Path(".fedrepro/slurm").glob("*.out"))
-    assert logs.count("resumed after round") == 2
+    assert logs().count("resumed after round") == 2
     found = results()
     for path in FOLDERS.values():
         shutil.rmtree(path)
@@ -112,23 +101,29 @@ def test_a_table_is_submitted_and_a_job_that_is_queued_again_goes_on_to_the_same
     assert results() == found
 
 
-def test_a_job_that_fails_and_one_that_is_cancelled_are_said(folder):
+def test_a_job_that_fails_and_one_that_is_cancelled_are_said_and_the_latter_has_its_checkpoint(folder):
     commands.paper(folder, LONG.replace("rounds = 220", "rounds = 9999"))
     FOLDERS["digits-fedsgd"].parent.mkdir(parents=True)
     FOLDERS["digits-fedsgd"].write_text("in the way")
     with submit("--keep-going") as driver:
-        (name,) = until(lambda: [job for job, (_, state) in queue().items() if state == "RUNNING"], "one runs")
-        until(
-            lambda: "round 1/" in "".join(path.read_text() for path in Path(".fedrepro/slurm").glob("*.out")),
-            "it is trained",
-        )
-        subprocess.run(["scancel", name], check=True)
-        said = driver.communicate()[1]
+        subprocess.run(["scancel", *in_training(1)], check=True)
+        said = driver.communicate(timeout=100)[1]
     assert driver.returncode == 1
     assert "failed: cannot write runs/tiny-2024/fedsgd/digits-fedsgd/.probe" in said
     assert "failed: cancelled or killed: " in said
     assert "error: 2 of 3 failed." in said
     assert [*Path(".fedrepro/state").glob("*/round-*.checkpoint")]
+
+
+def test_a_signal_cancels_all_jobs_which_keep_their_checkpoints(folder):
+    commands.paper(folder, LONG.replace("rounds = 220", "rounds = 9999"))
+    with submit() as driver:
+        assert len(in_training(2)) == 2
+        driver.terminate()
+        said = driver.communicate(timeout=100)[1]
+    assert driver.returncode == 130
+    assert said.splitlines()[-1].startswith("stopped, and its jobs of Slurm cancelled")
+    assert len({path.parent for path in Path(".fedrepro/state").glob("*/round-*.checkpoint")}) == 2
 
 
 def test_what_slurm_refuses_is_one_sentence(folder):
@@ -137,15 +132,3 @@ def test_what_slurm_refuses_is_one_sentence(folder):
     assert done.code == 1
     assert done.fault.startswith("error: Slurm takes no jobs: ")
     assert "invalid partition specified: nowhere" in done.fault
-
-
-def test_a_signal_cancels_the_jobs(folder):
-    commands.paper(folder, LONG.replace("rounds = 220", "rounds = 9999"))
-    with submit() as driver:
-        until(in_training, "both runs are trained")
-        driver.terminate()
-        said = driver.communicate()[1]
-    assert driver.returncode == 130
-    assert said.splitlines()[-1].startswith("stopped, and its jobs of Slurm cancelled")
-    assert len([*Path(".fedrepro/state").glob("*/round-*.checkpoint")]) >= 2
-    assert sys.executable  # the jobs run on this Python
