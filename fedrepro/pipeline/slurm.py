@@ -33,7 +33,7 @@ LIMIT = "24:00:00"
 NOTICE = 120  # seconds before its time limit at which a job is told
 ARRAY = 1000  # jobs of an array: Slurm takes no more unless it is told to
 POLL = 2.0  # seconds between two looks at the queue
-ENDED = ("COMPLETED", "COMPLETING", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL")
+ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL")
 
 
 def task(job: Job, device: str, threads: int) -> tuple[str, str]:
