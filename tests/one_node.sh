@@ -20,7 +20,7 @@ SlurmdPort=16818
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$dir/munge/socket,cred_expire=2
+AuthInfo=socket=$dir/munge/socket
 CredType=cred/munge
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool
