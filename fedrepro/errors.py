@@ -12,6 +12,10 @@ class FedreproError(Exception):
     exit_code = 1
 
 
+class Busy(FedreproError):
+    """Another process does this now; once it ends, nothing may be left to do. Exit code 1."""
+
+
 class UsageError(FedreproError):
     """The request cannot be served as given: bad input, or something it needs is missing. Exit code 2."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -84,6 +85,18 @@ def unsealed(content: bytes) -> dict:
     if not whole:
         raise ValueError("it was changed after it was written")
     return value
+
+
+def held(lock: Path) -> bool:
+    """Whether another process holds a lock; nothing is written to find out."""
+    if not lock.exists():
+        return False
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _room(path: Path, needed: int) -> str:

@@ -321,7 +321,7 @@ def test_sigint_saves_the_last_round_and_the_same_command_goes_on():
 def test_a_missing_pilot_names_its_command(folder):
     commands.paper(folder)
     refused(
-        fedrepro("run", "--dry-run"),
+        fedrepro("train", "--paper", PAPER, "--run", GAME),
         2,
         f"has no stopping threshold yet: find it with `fedrepro tune --paper {PAPER} --run {GAME}`",
     )

@@ -278,7 +278,10 @@ grid = { lr = [0.01, 1e-5] }
 """
     spec = commands.SPEC.replace("[axes.dataset", f"{section}\n[axes.dataset", 1).replace('"pilot", warm', "0.6, warm")
     commands.paper(folder, spec.replace('method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'))
-    assert f"find it with `fedrepro tune --paper {PAPER} --run {PLAIN}`" in fedrepro("run", "--dry-run").fault
+    assert (
+        f"find it with `fedrepro tune --paper {PAPER} --run {PLAIN}`"
+        in fedrepro("train", "--paper", PAPER, "--run", PLAIN).fault
+    )
     done = fedrepro("tune", "--paper", PAPER, "--run", PLAIN, "--device", "cpu")
     assert (done.code, done.out) == (0, f"{PLAIN}: lr 0.01, the best of 2 points\n")
     titles = [line for line in done.err.splitlines() if line.startswith("search of")]
@@ -296,10 +299,12 @@ def test_run_says_what_is_recorded_and_trains_the_rest(inside, tmp_path, monkeyp
     for name in ("papers", "params.yaml"):
         (tmp_path / name).symlink_to(Path(name).resolve())
     monkeypatch.chdir(tmp_path)
-    planned, command = fedrepro("run", "--method", "fedsgd", "--dry-run").out.splitlines()
+    planned, _, _, command, _ = fedrepro("run", "--method", "fedsgd", "--dry-run").out.splitlines()
     assert planned == "1 runs planned, 0 recorded, 1 to train"
     assert command == f"fedrepro train --paper {PAPER} --run {PLAIN}"
-    assert fedrepro("run", "--method", "fedsgd").code == 0
+    done = fedrepro("run", "--method", "fedsgd")
+    assert (done.code, done.fault) == (0, "2 done")
+    assert Path("data/manifests/digits.json").exists()
     assert Path("runs", PAPER, "fedsgd", PLAIN, "record.json").exists()
     assert "1 recorded, 0 to train" in fedrepro("run", "--method", "fedsgd").out
 

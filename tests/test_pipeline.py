@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import commands
 import pytest
 import yaml
 
@@ -78,7 +79,10 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     params = re.sub(rf"(?m)^(?!{PAPER}:)\S+:\n +budget: .*\n", "", params)
     params = re.sub(r"(sources|extractors): .*", r"\1: [digits]", params)
     (folder / "params.yaml").write_text(params)
-    call(folder, "dvc", "repro", f"check@{PAPER}", f"sheets@{PAPER}")
+    trained = call(folder, "fedrepro", "run")
+    assert re.findall(r"(\d+) recorded, (\d+) to train", trained)[0][0] == "0"
+    said = call(folder, "dvc", "repro", f"check@{PAPER}", f"sheets@{PAPER}")
+    (folder / "said").write_text(said)
     call(folder, "fedrepro", "report")
     return folder
 
@@ -89,6 +93,38 @@ def test_smoke_fills_every_cell_from_nothing(smoke: Path):
     assert len(rows) == 20
     assert {(row["n_seeds"], row["status"], row["budget"]) for row in rows} == {("2", "not-compared", "smoke")}
     assert all(0 < float(row["reproduced"]) < 100 and row["substitute"] for row in rows)
+
+
+def test_after_fedrepro_run_there_is_nothing_left_for_dvc_to_train(smoke: Path):
+    said = (smoke / "said").read_text()
+    assert f"Running stage 'train@{PAPER}-{METHOD}'" in said
+    assert set(re.findall(r"(\d+) to train", said)) == {"0"}
+
+
+STAGES = """
+stages:
+  train:
+    foreach: [fedsgd, f-irm]
+    do:
+      cmd: fedrepro run tiny-2024 --method '${item}' --device cpu
+      deps: [papers/tiny-2024]
+      outs:
+        - runs/tiny-2024/${item}: {cache: false, persist: true}
+"""
+
+
+def test_a_pilot_that_a_stage_makes_leaves_the_stages_in_order(tmp_path: Path):
+    """It enters what it found beside the spec, on which all stages of the paper depend."""
+    commands.paper(tmp_path)
+    (tmp_path / "dvc.yaml").write_text(STAGES)
+    (tmp_path / "fedrepro").symlink_to(ROOT / "fedrepro")  # where `call` looks for it
+    call(tmp_path, "dvc", "init", "--no-scm", "--quiet")
+    first = call(tmp_path, "dvc", "repro")
+    assert "1 to train\nbefore them: 1 pilot or search" in first
+    assert commands.GAME in json.loads((tmp_path / "papers/tiny-2024/tuned.json").read_text())
+    second = call(tmp_path, "dvc", "repro")
+    assert set(re.findall(r"(\d+) to train", second)) <= {"0"}
+    assert "up to date" in call(tmp_path, "dvc", "status")
 
 
 def test_a_command_of_the_page_gives_the_number_beside_it(smoke: Path):

@@ -95,6 +95,6 @@ def test_a_method_that_only_another_budget_runs_has_no_run(project):
 
 def test_what_a_method_does_not_have_is_refused_before_any_training(project):
     run = pipeline.planned([load_paper(PAPER)], "scaffold")[0]
-    wrong = pipeline.Planned(run.config.model_copy(update={"hyper": {"mue": 1}}), run.place)
+    wrong = run.config.model_copy(update={"hyper": {"mue": 1}})
     with pytest.raises(UsageError, match=r"paper.toml: run .*: unknown hyper-parameter of scaffold 'mue'"):
-        pipeline.check(wrong)
+        pipeline.check(PAPER, run.place.run, wrong)

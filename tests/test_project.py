@@ -49,8 +49,9 @@ def locked() -> dict[str, str]:
 
 
 def declared() -> list[Requirement]:
-    """What pyproject.toml asks for: to run, to test and to build."""
-    extras = [line for extra in PROJECT["project"]["optional-dependencies"].values() for line in extra]
+    """What pyproject.toml asks for: to run, to test and to build. Ray is for who has it: nothing imports it."""
+    extras = PROJECT["project"]["optional-dependencies"].items()
+    extras = [line for name, extra in extras if name != "ray" for line in extra]
     return list(map(Requirement, PROJECT["project"]["dependencies"] + extras + PROJECT["build-system"]["requires"]))
 
 
@@ -214,7 +215,7 @@ def ci(tmp_path):
     shutil.copy(ROOT / ".ci/run", copy)
     bin = script(tmp_path / "bin/make", 'echo "$PWD|$*|${FEDREPRO_DATA_DIR-unset}"').parent
     script(bin / "id", "echo 0")
-    for there in ("chromium", "pdflatex"):
+    for there in ("chromium", "pdflatex", "slurmctld"):
         script(bin / there, "exit 1")
     for tool in ("bash", "env", "dirname", "sh"):
         (bin / tool).symlink_to(shutil.which(tool))
@@ -241,15 +242,16 @@ def test_ci_uses_the_data_beside_the_checkout_unless_told_otherwise(ci, tmp_path
 
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("works", [True, False])
-def test_ci_installs_a_browser_and_latex_where_there_are_none_and_goes_on_without(ci, tmp_path, there, works):
+def test_ci_installs_a_browser_latex_and_slurm_where_there_are_none_and_goes_on_without(ci, tmp_path, there, works):
     if not there:
-        for tool in ("chromium", "pdflatex"):
+        for tool in ("chromium", "pdflatex", "slurmctld"):
             (tmp_path / "bin" / tool).unlink()
     script(tmp_path / "bin/apt-get", f'echo "$*" >> {tmp_path}/log; {"true" if works else "false"}')
     assert ci()[1] == "test"
     asked = (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
     wanted = ["update -qq", "install -qq -y chromium-headless-shell", *([] if works else ["install -qq -y chromium"])]
     wanted += ["install -qq -y --no-install-recommends texlive-latex-base texlive-latex-recommended"]
+    wanted += ["install -qq -y --no-install-recommends slurm-wlm munge"]
     assert asked == ([] if there else wanted)
 
 

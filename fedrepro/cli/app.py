@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from fedrepro import __version__
-from fedrepro.cli import listings, options
+from fedrepro.cli import listings, options, running
 from fedrepro.cli.options import (
     AsJson,
     Budget,
@@ -46,6 +46,7 @@ app = typer.Typer(
 )
 app.add_typer(listings.data, name="data")
 app.add_typer(listings.show, name="show")
+app.command()(running.run)
 
 
 @app.callback(invoke_without_command=True)
@@ -100,41 +101,10 @@ def train(
 
 
 @app.command()
-def run(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all without one.", show_default=False)
-    ] = None,
-    method: Annotated[str | None, typer.Option(help="Only the runs by one method.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be trained, and train nothing.")] = False,
-    device: Device = "auto",
-) -> None:
-    """Train the planned runs that have no current record, one after another; the others are kept as they are.
-
-    A record is current where settings, data and numerics are those of now. A stage of `dvc repro` for each paper and
-    method calls this command.
-    """
-    from fedrepro.pipeline import run as pipeline
-    from fedrepro.records import paths
-
-    chosen = [paper for name in names or [None] for paper in papers(name)]
-    planned = pipeline.planned(chosen, method)
-    pending = [each for each in planned if not each.recorded]
-    typer.echo(f"{len(planned)} runs planned, {len(planned) - len(pending)} recorded, {len(pending)} to train")
-    if dry_run:
-        typer.echo("".join(f"{each.command}\n" for each in pending), nl=False)
-        return
-    for paper in chosen if method else ():  # a stage's out must be there, even if this budget has no run by the method
-        paths.runs(paper.name, method).mkdir(parents=True, exist_ok=True)
-    if pending:
-        from fedrepro.cli import progress
-
-        pipeline.train(pending, lambda each: progress.shown(each.title, console(stderr=True)), device)
-
-
-@app.command()
 def tune(
     paper: Annotated[str, typer.Option(help="A paper: `fedrepro show papers` lists them.")],
     run: Annotated[str, typer.Option(help="A planned run whose spec leaves a threshold or hyper-parameters open.")],
+    point: Annotated[str | None, typer.Option(help="Train this point of a search alone, and enter nothing.")] = None,
     device: Device = "auto",
 ) -> None:
     """Find what the spec leaves open of a planned run, on a seed that no table reports.
@@ -147,7 +117,11 @@ def tune(
     from fedrepro.cli import progress
     from fedrepro.pipeline import tune
 
-    named, found = tune.tune(paper, run, lambda title: progress.shown(title, console(stderr=True)), device=device)
+    shown = lambda title: progress.shown(title, console(stderr=True))  # noqa: E731
+    if point is not None:
+        tune.point(paper, run, point, shown, device=device)
+        return
+    named, found = tune.tune(paper, run, shown, device=device)
     typer.echo(f"{named}: {tune.words(found)}")
 
 

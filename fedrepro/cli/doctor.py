@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -22,6 +21,7 @@ from fedrepro import methods
 from fedrepro.core.precision import has_units
 from fedrepro.data import manifests, sources
 from fedrepro.errors import FedreproError
+from fedrepro.files import held
 from fedrepro.judges import extractors
 from fedrepro.papers.load import load_paper, papers
 from fedrepro.pipeline import run as pipeline
@@ -156,9 +156,9 @@ def planned() -> Findings:
 def checkpoints() -> Findings:
     """Runs that are being trained, and the checkpoints of those that were interrupted."""
     for lock in sorted(STATE.glob("*.lock")):
-        if _held(lock):
+        if held(lock):
             yield Finding(lock.stem, "note", "being trained by another process")
-    for folder in sorted(path for path in STATE.glob("*") if path.is_dir() and not _held(Path(f"{path}.lock"))):
+    for folder in sorted(path for path in STATE.glob("*") if path.is_dir() and not held(Path(f"{path}.lock"))):
         kept = Checkpoints(folder, {}, lambda line: None)
         damaged = [path for path in kept.paths() if not _whole(kept, path)]
         if damaged and len(damaged) == len(kept.paths()):
@@ -244,18 +244,6 @@ def _busy() -> Finding | None:
             )
             return Finding("dvc", "note", f"{found}no `dvc` any more, remove {RWLOCK}")
     return None
-
-
-def _held(lock: Path) -> bool:
-    """Whether another process holds a lock; nothing is written to find out."""
-    if not lock.exists():
-        return False
-    with lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def _whole(kept: Checkpoints, path: Path) -> bool:

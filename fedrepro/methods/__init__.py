@@ -155,8 +155,8 @@ def find(name: str) -> Row:
     found, broken = plugins.tried({name: points[name]} if name in points else {}, plugins.RUN)
     if name in found:
         return Row(**found[name])
-    if fault := (faults | broken).get(plugins.plain(name, 64)):
-        raise UsageError(f"method {plugins.plain(name, 64)!r} is broken: {fault}.")
+    if fault := (faults | broken).get(plugins.plain(name, 100)):
+        raise UsageError(f"method {plugins.plain(name, 100)!r} is broken: {fault}.")
     raise unknown("method", name, {**REGISTRY, **points})
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import re
 import selectors
 import signal
 import subprocess
@@ -25,9 +24,8 @@ from pydantic import PositiveInt, TypeAdapter, ValidationError
 from fedrepro import PLUGINS
 from fedrepro.core import parameters
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.records.config import Stop, Strict, Value, first_fault
+from fedrepro.records.config import NAME, NAMED, Stop, Strict, Value, first_fault
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # a run's folder is named after its method
 LISTING, RUN = 4.0, 60.0  # seconds that plugins have to be imported, for a list and before a run
 PROBE = "import json, sys; sys.path[:], *asked = json.loads(sys.argv[1]); from fedrepro.methods import plugins; "
 Points = dict[str, EntryPoint]
@@ -55,8 +53,7 @@ def entries(taken: Container[str]) -> tuple[Points, dict[str, str]]:
     found, faults = {}, {}
     for point in points:
         if not NAME.fullmatch(point.name):
-            rule = "its name is not of letters, digits and . _ -, at most 64"
-            faults[plain(point.name, 64)] = f"{_origin(point)} is left out: {rule}"
+            faults[plain(point.name, 100)] = f"{_origin(point)} is left out: names have {NAMED}"
         elif point.name in taken or point.name in found:
             faults[point.name] = f"{_origin(point)} is left out: the name is taken"
         else:

@@ -1,42 +1,48 @@
-"""Planned runs: those that have no current record, trained one after another."""
+"""Planned runs: which there are, where their records are, and whether these are current."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedrepro import data, methods
 from fedrepro.errors import UsageError, unknown
+from fedrepro.papers.expand import Study
 from fedrepro.papers.paper import Paper
 from fedrepro.records import paths
 from fedrepro.records.config import RunConfig
-from fedrepro.records.record import Place
+from fedrepro.records.record import Place, Record
 from fedrepro.training.identity import current, identity
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that a paper's cells need, and its place."""
+    """A run that a paper's cells need, a pilot or a point of a search, and its place."""
 
     config: RunConfig
     place: Place
 
     @property
+    def record(self) -> Record | None:
+        """Its record, if that is current and has all of its seeds."""
+        found = current(self.place, identity(self.config))
+        whole = found and found.budget == self.place.budget and set(self.config.seeds) <= found.seeds.keys()
+        return found if whole else None
+
+    @property
     def recorded(self) -> bool:
         """Whether its record is current and has all of its seeds."""
-        found = current(self.place, identity(self.config))
-        return found is not None and found.budget == self.place.budget and set(self.config.seeds) <= found.seeds.keys()
+        return self.record is not None
 
-    @property
-    def command(self) -> str:
-        """The command that trains this run alone."""
-        return f"fedrepro train --paper {self.place.paper} --run {self.place.run}"
 
-    @property
-    def title(self) -> str:
-        """The heading of its display."""
-        return title(self.config, self.place)
+@dataclass(frozen=True)
+class Only:
+    """Which runs of papers are meant: those by a method, one by name, those of a table or a figure; None: all."""
+
+    method: str | None = None
+    run: str | None = None
+    table: str | None = None
+    figure: str | None = None
 
 
 def title(config: RunConfig, place: Place) -> str:
@@ -51,16 +57,41 @@ def planned(papers: Iterable[Paper], method: str | None = None) -> list[Planned]
     None where only another budget has runs by it. Raises UsageError for a method that no run of any budget has, and
     where a pilot or a search is missing or stale.
     """
+    chosen = wanted(papers, Only(method))
+    configs = [(paper, run, paper.run(run)) for paper, runs in chosen for run in runs]
+    return [Planned(config, place(paper, run, config)) for paper, run, config in configs]
+
+
+def wanted(papers: Iterable[Paper], only: Only) -> list[tuple[Paper, list[str]]]:
+    """Each paper with the names of its runs that are meant, in the order of their cells.
+
+    Raises UsageError for a method that no run of any budget has, and for a run, table or figure that no paper has.
+    """
     papers = list(papers)
-    known = {each for paper in papers for budget in paper.spec.budgets for each in _methods(paper.at(budget)).values()}
-    if method not in (None, *known):
-        raise unknown(f"method of {' and '.join(paper.name for paper in papers)}", method, known)
-    found = []
-    for paper in papers:
-        wanted = (run for run, each in _methods(paper).items() if method in (None, each))
-        configs = {run: paper.run(run) for run in wanted}
-        found += [Planned(config, place(paper, run, config)) for run, config in configs.items()]
-    return found
+    of = " and ".join(paper.name for paper in papers)
+    named = {
+        "method": lambda: {each for p in papers for b in p.spec.budgets for each in _methods(p.at(b)).values()},
+        "run": lambda: {run for paper in papers for run in paper.drafts()},
+        "table": lambda: {table for paper in papers for table in paper.spec.tables},
+        "figure": lambda: {figure for paper in papers for figure in paper.spec.figures},
+    }
+    for kind, known in named.items():
+        name = getattr(only, kind)
+        if name is not None and name not in (there := known()):
+            raise unknown(f"{kind} of {of}", name, there)
+    return [(paper, [run for run in _shown(paper, only) if _meant(paper, run, only)]) for paper in papers]
+
+
+def _shown(paper: Paper, only: Only) -> Iterable[str]:
+    """The runs of the table and of the figure that are meant, or all."""
+    if only.table is None and only.figure is None:
+        return paper.drafts()
+    found = paper.table_runs(only.table) if only.table in paper.spec.tables else []
+    return dict.fromkeys([*found, *(paper.figure_runs(only.figure) if only.figure in paper.spec.figures else [])])
+
+
+def _meant(paper: Paper, run: str, only: Only) -> bool:
+    return only.run in (None, run) and only.method in (None, paper.drafts()[run].config.method)
 
 
 def _methods(paper: Paper) -> dict[str, str]:
@@ -73,26 +104,17 @@ def place(paper: Paper, run: str, config: RunConfig) -> Place:
     return Place(paths.run(paper.name, config.method, run, paper.root), paper.name, run, paper.budget)
 
 
-def check(run: Planned) -> None:
+def studied(paper: Paper, study: Study, point: str) -> Planned:
+    """A point of a search, or a pilot, whose name is empty. Its record is named among all runs of the paper."""
+    name = "-".join(filter(None, (study.rule.kind, study.run, point)))
+    folder = paths.study(paper.name, study.run, point, paper.root)
+    return Planned(study.points[point], Place(folder, paper.name, name, study.rule.kind))
+
+
+def check(paper: str, run: str, config: RunConfig) -> None:
     """Raise UsageError where the method or dataset of a run does not have its settings."""
     try:
-        methods.check(run.config.method, run.config.hyper)
-        data.check(run.config.dataset, run.config.data)
+        methods.check(config.method, config.hyper)
+        data.check(config.dataset, config.data)
     except UsageError as error:
-        raise UsageError(f"{paths.spec(run.place.paper) / 'paper.toml'}: run {run.place.run}: {error}") from error
-
-
-def train(runs: Iterable[Planned], shown: Callable[[Planned], AbstractContextManager], device: str = "auto") -> None:
-    """Train runs, each with a display of its own.
-
-    `shown`: a run -> a display for as long as its block lasts. Raises UsageError before any training where a run has
-    settings that its method or dataset does not have, and whatever the training of a run raises.
-    """
-    from fedrepro.training import runs as trainer  # slow to import, and most often there is nothing to train
-
-    runs = list(runs)
-    for each in runs:
-        check(each)
-    for each in runs:
-        with shown(each) as display:
-            trainer.execute(each.config, each.place, device=device, watch=display.watch, say=display.say)
+        raise UsageError(f"{paths.spec(paper) / 'paper.toml'}: run {run}: {error}") from error

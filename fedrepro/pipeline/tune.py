@@ -16,10 +16,12 @@ import numpy as np
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import write_json
 from fedrepro.papers.expand import Study
-from fedrepro.papers.load import load_paper
+from fedrepro.papers.load import Paper, load_paper
 from fedrepro.papers.schema.tuning import Pilot, Search
+from fedrepro.pipeline.run import studied
 from fedrepro.records import paths, record
 from fedrepro.records.curves import Curve, digits
+from fedrepro.records.record import Record
 from fedrepro.training import runs
 
 Shown = Callable[[str], AbstractContextManager[Any]]  # title -> a display for as long as the block lasts
@@ -36,21 +38,36 @@ def tune(paper: str, run: str, shown: Shown, root: Path = Path("."), **how) -> t
     """
     spec = load_paper(paper, root)
     study = spec.study(run)
-    rule, points = study.rule, study.points
+    rule = study.rule
 
     def train(point: str) -> tuple[int, list[Curve] | None]:
-        name = "-".join(filter(None, (rule.kind, study.run, point)))  # among all runs of the paper
-        place = runs.Place(paths.study(paper, study.run, point, root), paper, name, rule.kind)
-        number = f": {point}, {list(points).index(point) + 1} of {len(points)}" if point else ""
-        with shown(f"{rule.kind} of {study.run}, {paper}{number}") as display:
-            ended = runs.execute(points[point], place, watch=display.watch, say=display.say, **how).seeds[rule.seed]
-        return ended.rounds, None if ended.status == record.DIVERGED else record.curves(place.folder)[rule.seed]
+        ended = try_point(spec, study, point, shown, **how).seeds[rule.seed]
+        folder = studied(spec, study, point).place.folder
+        return ended.rounds, None if ended.status == record.DIVERGED else record.curves(folder)[rule.seed]
 
     found = (_pilot if isinstance(rule, Pilot) else _search)(study, train)
     made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
     entry = {"kind": rule.kind, **found, **made}
     enter(spec.folder / "tuned.json", study.run, entry)
     return study.run, entry
+
+
+def point(paper: str, run: str, point: str, shown: Shown, root: Path = Path("."), **how) -> Record:
+    """Train one point of a run's search, and enter nothing; UsageError with the closest name where it has none such."""
+    spec = load_paper(paper, root)
+    study = spec.study(run)
+    if isinstance(study.rule, Pilot) or point not in study.points:
+        points = () if isinstance(study.rule, Pilot) else study.points
+        raise unknown(f"point of the {study.rule.kind} of {study.run}", point, points)
+    return try_point(spec, study, point, shown, **how)
+
+
+def try_point(spec: Paper, study: Study, point: str, shown: Shown, **how) -> Record:
+    """Train a point of a search, or a pilot, unless its record is current."""
+    names, tried = list(study.points), studied(spec, study, point)
+    number = f": {point}, {names.index(point) + 1} of {len(names)}" if point else ""
+    with shown(f"{study.rule.kind} of {study.run}, {spec.name}{number}") as display:
+        return runs.execute(tried.config, tried.place, watch=display.watch, say=display.say, **how)
 
 
 def words(entry: dict) -> str:

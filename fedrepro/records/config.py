@@ -22,15 +22,18 @@ Rounds = Annotated[int, Field(ge=0, le=LARGEST)]
 SeedNumber = Annotated[int, Field(ge=0, lt=2**63)]
 
 
+# Papers, tables, figures, claims, budgets, runs, methods: a name is a folder or a file, and a word of a command.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAMED = "at most 100 letters, digits and . _ -, a letter or digit first"
+
+
 def named(text: str) -> str:
     """The text if it is a name; ValueError else."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", text):
-        rule = "at most 100 letters, digits, - and _, a letter or digit first"
-        raise ValueError(f"{short(repr(text))} is no name: take {rule}")
+    if not NAME.fullmatch(text):
+        raise ValueError(f"{short(repr(text))} is no name: take {NAMED}")
     return text
 
 
-# Papers, tables, figures, claims, budgets, runs, methods: a name is a folder or a file, and a word of a command.
 Name = Annotated[str, AfterValidator(named)]
 
 

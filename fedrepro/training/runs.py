@@ -24,7 +24,7 @@ from fedrepro import data, methods
 from fedrepro.core import lift
 from fedrepro.core.precision import has_units
 from fedrepro.core.types import Task
-from fedrepro.errors import FedreproError, Interrupted, UsageError, short
+from fedrepro.errors import Busy, Interrupted, UsageError, short
 from fedrepro.files import PARTS, write_text
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
@@ -65,7 +65,8 @@ def execute(
     Seeds of an earlier record are kept if its identity is the same; those of an ad hoc run stay in it even if they are
     not asked for again. An interrupted run goes on from its last checkpoint; one is written every `every` seconds
     (0: each round), or as much more rarely as large ones take time. `watch` sees the training after each round, `say`
-    gets lines for the user. Raises UsageError for what cannot be run, Interrupted after SIGINT or SIGTERM.
+    gets lines for the user. Raises UsageError for what cannot be run, Busy where another process trains it, Interrupted
+    after SIGINT or SIGTERM.
     """
     chosen, wanted = resolve(device), identity(config)
     methods.check(config.method, config.hyper)
@@ -132,7 +133,7 @@ def locked(place: Place) -> Iterator[None]:
         place.state.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except filelock.Timeout as error:
-        raise FedreproError(f"{place.folder} is being trained by another process: wait for it or stop it.") from error
+        raise Busy(f"{place.folder} is being trained by another process: wait for it or stop it.") from error
     except OSError as error:
         raise UsageError(f"cannot write {place.state.parent}: {error.strerror}; work in another folder.") from error
     try:

@@ -1,0 +1,238 @@
+"""What is still to be done for the runs of papers: jobs, each a process of its own, in the order in which they start.
+
+Manifests come first, then extractors, pilots and searches, then runs; the longest of them first, after those of which
+nothing is known. Planning needs no PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedrepro.data import DATASETS
+from fedrepro.errors import UsageError, unknown
+from fedrepro.files import held
+from fedrepro.judges import extractors
+from fedrepro.papers.expand import Draft, Study, settled
+from fedrepro.papers.load import Paper, load_paper
+from fedrepro.papers.schema.tuning import Search
+from fedrepro.pipeline import costs
+from fedrepro.pipeline.costs import Cost, Costs
+from fedrepro.pipeline.request import adhoc
+from fedrepro.pipeline.run import Only, Planned, place, studied, wanted
+from fedrepro.records import paths
+from fedrepro.records.config import RunConfig
+from fedrepro.records.record import Place, Record
+from fedrepro.training.identity import samples
+
+KINDS = {"fetch": 0, "extractor": 1, "point": 2, "study": 2, "run": 3}  # kind -> its place in the order
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does, and the command that does it alone.
+
+    `kind`: one of KINDS. `of`: what it is about, a source or the names of paper, run and point. `needs`: the commands
+    of the jobs that it waits for. `trains`: the run that it trains, where its configuration is known already.
+    """
+
+    kind: str
+    of: tuple[str, ...]
+    command: str
+    needs: frozenset[str] = frozenset()
+    trains: Planned | None = None
+    cost: Cost = Cost()
+
+    @property
+    def name(self) -> str:
+        """The job for a reader."""
+        return " ".join(self.of if self.kind in ("point", "run") else (self.kind, *self.of))
+
+    @property
+    def lock(self) -> Path:
+        """The lock that its process holds."""
+        if self.trains:
+            return Path(f"{self.trains.place.state}.lock")
+        return paths.STATE / f"{'--'.join((self.kind, *self.of))}.lock"
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do, since another process did it."""
+        if self.kind == "study":
+            return _settled(load_paper(self.of[0]), self.of[1]) is not None
+        if self.kind == "fetch":
+            return paths.manifest(*self.of).exists()
+        if self.kind == "extractor":
+            return not _absent(*self.of)
+        return self.trains is not None and self.trains.recorded
+
+
+@dataclass
+class Target:
+    """A planned run: where its record is or will be, whether it is recorded, and what it takes or took."""
+
+    paper: str
+    run: str
+    method: str
+    trains: Planned
+    recorded: bool
+    cost: Cost
+
+    @property
+    def state(self) -> str:
+        """Where it stands: "recorded", "running", "stopped" (it has a checkpoint) or "missing"."""
+        state = self.trains.place.state
+        if self.recorded:
+            return "recorded"
+        if held(Path(f"{state}.lock")):
+            return "running"
+        return "stopped" if any(state.glob("round-*.checkpoint")) else "missing"
+
+
+@dataclass
+class Plan:
+    """The runs that are meant, and the jobs that are left.
+
+    `trained`: the runs among them, as (paper, run, configuration), where a search still has to find values with one
+    that it tries. `refused`: why they cannot be done at this budget.
+    """
+
+    targets: list[Target] = field(default_factory=list)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    trained: list[tuple[str, str, RunConfig]] = field(default_factory=list)
+    refused: str = ""
+
+    def add(self, job: Job) -> frozenset[str]:
+        """Add a job, unless it is there; returns its command, as what another one needs."""
+        self.jobs.setdefault(job.command, job)
+        return frozenset({job.command})
+
+    @property
+    def ordered(self) -> list[Job]:
+        """The jobs in the order in which they start."""
+        long = lambda job: -math.inf if job.cost.seconds is None else -job.cost.seconds  # noqa: E731
+        return sorted(self.jobs.values(), key=lambda job: (KINDS[job.kind], long(job)))
+
+
+def plan(papers: Iterable[Paper], only: Only = Only(), budget: str | None = None) -> Plan:
+    """The plan for the runs of papers that are meant, at the budgets in use or at another one.
+
+    Raises UsageError for what does not exist. Whether methods and datasets have the settings of runs is not looked at,
+    which takes PyTorch.
+    """
+    made = Plan()
+    papers = list(papers)
+    for (paper, runs), own in zip(wanted([paper.at(budget) for paper in papers], only), papers, strict=True):
+        known = Costs(own)
+        for run in runs:
+            _add(made, own, paper, run, known)
+    return made
+
+
+def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
+    """Add a run and, unless it is recorded, the jobs that it takes; `own`: the paper at the budget in use."""
+    draft = paper.drafts()[run]
+    if draft.config.dataset not in DATASETS:
+        raise unknown("dataset", draft.config.dataset, DATASETS)
+    config = _settled(paper, run)
+    trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
+    needs = _extractor(made, draft.config)
+    found = _record(trains) if config and not needs else None
+    cost = costs.recorded(found) if found else known.of(run, draft.config)
+    made.targets.append(Target(paper.name, run, draft.config.method, trains, found is not None, cost))
+    if found:
+        return
+    made.trained.append((paper.name, run, config or next(iter(draft.study.rule.points(draft.config).values()))))
+    needs |= _manifest(made, draft.config.dataset)
+    if config is None:
+        if paper is not own:
+            said = f"the {draft.study.rule.kind} of {draft.study.run} is not of budget {paper.budget}"
+            made.refused = f"{said}: write that budget for {paper.name} in {paths.PARAMS}, and leave --budget out."
+        needs |= _studied(made, paper, run, draft, needs, known)
+    command = f"fedrepro train --paper {paper.name} --run {run}"
+    if paper is not own:
+        command += f" --budget {paper.budget}"
+    made.add(Job("run", (paper.name, run), command, needs, trains if config else None, cost))
+
+
+def _record(trains: Planned) -> Record | None:
+    """The record of a run; None where its data are not there to say whether it is current."""
+    try:
+        return trains.record
+    except UsageError:
+        return None
+
+
+def _settled(paper: Paper, run: str) -> RunConfig | None:
+    """The run with what its study found; None where that is still to be made, or is stale."""
+    draft = paper.drafts()[run]
+    try:
+        return settled(paper.name, run, draft, paper.tuned)
+    except UsageError:
+        return None
+
+
+def _place(own: Paper, paper: Paper, run: str, config: RunConfig) -> Place:
+    """Where `fedrepro train` puts a run: at another budget, among the ad hoc ones unless nothing differs."""
+    if paper is own or (run in own.drafts() and config == _settled(own, run)):
+        return place(own, run, config)
+    return adhoc(config)
+
+
+def _manifest(made: Plan, dataset: str) -> frozenset[str]:
+    """The job that gets the images of a dataset and writes their manifest, unless that is there."""
+    source = DATASETS[dataset].source
+    if paths.manifest(source).exists():
+        return frozenset()
+    return made.add(Job("fetch", (source,), f"fedrepro data fetch {source}"))
+
+
+def _extractor(made: Plan, config: RunConfig) -> frozenset[str]:
+    """The job that makes the network which judges what a run generates, where one does and it is not there."""
+    if not samples(config).endswith(".png"):
+        return frozenset()
+    source, inception = DATASETS[config.dataset].source, config.watch.extractor == "inception"
+    ours = config.watch.extractor == "cnn" or not (inception or extractors.inception())
+    name = source if ours else "inception"
+    if not _absent(name):
+        return frozenset()
+    needs = frozenset() if name == "inception" else _manifest(made, config.dataset)
+    return made.add(Job("extractor", (name,), f"fedrepro extractor {name}", needs))
+
+
+def _absent(name: str) -> bool:
+    """Whether an extractor is not there; one that is damaged is refused by whoever reads it."""
+    if name == "inception":
+        return extractors.inception() is None
+    return not any(path.exists() for path in extractors.paths(name))
+
+
+def _studied(made: Plan, paper: Paper, run: str, draft: Draft, needs: frozenset[str], known: Costs) -> frozenset[str]:
+    """The jobs of the pilot or search that a run needs: one for each point that has no record, and one that chooses."""
+    study: Study = draft.study
+    command = f"fedrepro tune --paper {paper.name} --run {study.run}"
+    if command in made.jobs:
+        return frozenset({command})
+    tried = {point: studied(paper, study, point) for point in study.points}
+    if not isinstance(study.rule, Search):
+        (pilot,) = tried.values()
+        cost = known.of(study.run, pilot.config)
+        return made.add(Job("study", (paper.name, study.run), command, needs, pilot, cost))
+    points = frozenset()
+    for point, trains in tried.items():
+        if not trains.recorded:
+            of, cost = (paper.name, study.run, point), known.of(study.run, trains.config)
+            points |= made.add(Job("point", of, f"{command} --point {point}", needs, trains, cost))
+    return made.add(Job("study", (paper.name, study.run), command, needs | points, cost=Cost(0.0)))
+
+
+def waves(jobs: Iterable[Job]) -> list[list[Job]]:
+    """Jobs in groups: those of a group need only jobs of earlier ones."""
+    left, done, found = list(jobs), set(), []
+    while left:
+        found.append([job for job in left if not job.needs - done])
+        done |= {job.command for job in found[-1]}
+        left = [job for job in left if job.command not in done]
+    return found

@@ -1,0 +1,257 @@
+"""Plans: what is left for the runs that are meant, in which order, at which place, and what it is said to take."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import commands
+import pytest
+from commands import GAME, PAPER, PLAIN, fedrepro
+from test_planned import ROOT, edit, project  # noqa: F401  (a fixture)
+
+from fedrepro import methods
+from fedrepro.errors import UsageError
+from fedrepro.papers.load import load_paper, load_papers
+from fedrepro.pipeline import costs
+from fedrepro.pipeline.plan import Job, plan, waves
+from fedrepro.pipeline.run import Only
+from fedrepro.pipeline.workers import share
+from fedrepro.records import record
+from fedrepro.records.config import RunConfig
+
+SEARCH = """
+[defaults.search]
+seed = 1000
+rounds = 3
+metric = "train_accuracy"
+last = 2
+grid = { lr = [0.01, 1e-5] }
+
+[axes.dataset"""
+SEARCHED = commands.SPEC.replace("\n[axes.dataset", SEARCH, 1).replace(
+    'method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'
+)
+TRAIN = f"fedrepro train --paper {PAPER} --run"
+TUNE = f"fedrepro tune --paper {PAPER} --run"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
+    return tmp_path
+
+
+def seconds(folder):
+    return sum(seed.seconds for seed in record.read(folder).seeds.values())
+
+
+# Order
+
+
+def test_what_a_run_needs_comes_before_it(folder):
+    commands.paper(folder, SEARCHED)
+    made = plan([load_paper(PAPER)])
+    points = [f"{TUNE} {PLAIN} --point lr-{lr}" for lr in ("0.01", "1e-05")]
+    assert [job.command for job in made.ordered] == [
+        *("fedrepro data fetch digits", *points, f"{TUNE} {GAME}", f"{TUNE} {PLAIN}"),
+        *(f"{TRAIN} {PLAIN}", f"{TRAIN} {GAME}"),
+    ]
+    assert {job.command: job.needs for job in made.ordered} == {
+        "fedrepro data fetch digits": frozenset(),
+        **dict.fromkeys([*points, f"{TUNE} {GAME}"], {"fedrepro data fetch digits"}),
+        f"{TUNE} {PLAIN}": {"fedrepro data fetch digits", *points},
+        f"{TRAIN} {PLAIN}": {"fedrepro data fetch digits", f"{TUNE} {PLAIN}"},
+        f"{TRAIN} {GAME}": {"fedrepro data fetch digits", f"{TUNE} {GAME}"},
+    }
+    assert [len(wave) for wave in waves(made.ordered)] == [1, 3, 2, 1]
+
+
+def test_a_gan_waits_for_the_network_that_judges_it(project):  # noqa: F811
+    Path("data/extractors").unlink()
+    shutil.copytree(ROOT / "data/manifests", "data/manifests")
+    made = plan([load_paper("f2u-2019")], Only(run="mnist-f2u-non-b32"))
+    assert [job.command for job in made.ordered] == [
+        "fedrepro extractor mnist",
+        "fedrepro train --paper f2u-2019 --run mnist-f2u-non-b32",
+    ]
+    assert made.ordered[1].needs == {"fedrepro extractor mnist"}
+
+
+def test_the_longest_come_first_by_their_records_even_stale_ones(project, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(methods.NUMERICS, "games", methods.NUMERICS["games"] + 1)
+    made = plan([load_paper("flgames-2022")], Only(table="table1"))
+    runs = [job for job in made.ordered if job.kind == "run"]
+    took = [seconds(job.trains.place.folder) for job in runs]
+    assert took == sorted(took, reverse=True)
+    assert len(took) == 8
+    assert [job.cost.seconds for job in runs] == pytest.approx(took)
+
+
+def test_runs_of_which_nothing_is_known_come_before_the_others():
+    jobs = {f"c{i}": Job("run", ("p", str(i)), f"c{i}", cost=costs.Cost(each)) for i, each in enumerate([1, None, 5])}
+    made = plan([])
+    made.jobs = jobs
+    assert [job.command for job in made.ordered] == ["c1", "c2", "c0"]
+
+
+@pytest.mark.parametrize(
+    ("change", "times"),
+    [
+        ({"rounds": 100}, 2),
+        ({"seeds": (7,)}, 1 / 3),
+        ({"hyper": {"epochs": 5}}, 5),
+        ({"method": "fedprox"}, 1),
+        ({"dataset": "fmnist"}, None),
+        ({"hyper": {"net": "cnn"}}, None),
+        ({"data": {"size": 32}}, None),
+    ],
+)
+def test_seconds_are_scaled_from_runs_on_the_same_data_and_network(change, times):
+    known = costs.Costs(None)
+    config = RunConfig(method="fedavg", dataset="mnist", hyper={"epochs": 1}, rounds=50, seeds=(0, 1, 2))
+    known.samples = [costs.Sample("a", config, costs.Cost(60.0, 500))]
+    found = known.of("b", config.model_copy(update=change))
+    assert found == ((None, 0) if times is None else (pytest.approx(60 * times), 500))
+
+
+def test_a_run_of_its_own_counts_more_than_its_method_and_that_more_than_another():
+    known = costs.Costs(None)
+    config = RunConfig(method="fedavg", dataset="mnist", rounds=50)
+    other = config.model_copy(update={"method": "fedsgd"})
+    known.samples = [costs.Sample(name, each, costs.Cost(s)) for name, each, s in (("a", other, 1), ("b", config, 4))]
+    assert known.of("c", config).seconds == 4
+    known.samples.append(costs.Sample("c", config, costs.Cost(9)))
+    assert known.of("c", config).seconds == 9
+    assert known.of("d", config.model_copy(update={"method": "afl"})).seconds == pytest.approx(14 / 3)
+
+
+# Which runs, and where
+
+
+def test_filters_choose_what_they_say(project):  # noqa: F811
+    papers = load_papers()
+    named = lambda **only: [(each.paper, each.run) for each in plan(papers, Only(**only)).targets]  # noqa: E731
+    gma = load_paper("gma-2022")
+    assert named(table="table1") == [
+        (paper.name, run) for paper in papers if "table1" in paper.spec.tables for run in paper.table_runs("table1")
+    ]
+    assert named(figure="fig1b") == [("gma-2022", run) for run in gma.figure_runs("fig1b")]
+    assert {each.method for each in plan(papers, Only(method="scaffold")).targets} == {"scaffold"}
+    assert named(run="mnist-f2u-non-b32") == [("f2u-2019", "mnist-f2u-non-b32")]
+    both = set(gma.table_runs("table1")) | set(gma.figure_runs("fig1b"))
+    assert {run for paper, run in named(table="table1", figure="fig1b") if paper == "gma-2022"} == both
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--table=tabel1", "unknown table of gma-2022 'tabel1': did you mean 'table1'"),
+        ("--figure=fig1", "unknown figure of gma-2022 'fig1': did you mean"),
+        ("--run=mnist-fedavg", "unknown run of gma-2022 'mnist-fedavg': did you mean"),
+        ("--method=fedavgm", "unknown method of gma-2022 'fedavgm': did you mean 'fedavg'"),
+        ("--budget=smok", "unknown budget of gma-2022 'smok': did you mean 'smoke'"),
+        ("--gpus=0;1", "--gpus takes numbers with commas between, such as 0,1, and not '0;1'."),
+        ("--backend=pbs", "unknown backend 'pbs': there is local and slurm."),
+        ("--time=1:00:00", "--partition and --time are of Slurm: they need --backend slurm."),
+    ],
+)
+def test_what_does_not_exist_is_refused(project, option, message):  # noqa: F811
+    done = fedrepro("run", "gma-2022", option)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.fault
+
+
+def test_another_budget_has_places_of_its_own(folder):
+    commands.paper(folder)
+    made = plan([load_paper(PAPER)], budget="smoke")
+    assert [job.command for job in made.ordered if job.kind == "run"] == [
+        f"{TRAIN} {run} --budget smoke" for run in (PLAIN, GAME)
+    ]
+    for job in made.ordered[1:]:
+        config = job.trains.config
+        assert job.trains.place.folder == Path("runs/adhoc", f"{config.method}-{config.digest()[:8]}")
+        assert (config.rounds, config.seeds) == (2, (0,))
+
+
+def test_a_study_at_another_budget_is_refused_but_listed(folder):
+    commands.paper(folder, commands.SPEC.replace("rounds = 2, seeds = [0], stop = { threshold = 0.6 }", "rounds = 5"))
+    done = fedrepro("run", "--budget", "smoke")
+    assert (done.code, done.fault) == (
+        2,
+        f"error: the pilot of {GAME} is not of budget smoke: write that budget for {PAPER} in params.yaml, and leave "
+        "--budget out.",
+    )
+    assert fedrepro("run", "--budget", "smoke", "--dry-run").code == 0
+    assert not Path("runs").exists()
+
+
+# What is said
+
+
+def test_dry_run_lists_the_commands_in_order_and_does_nothing(folder):
+    commands.paper(folder)
+    done = fedrepro("run", "--dry-run", "--jobs", "3")
+    assert done.out.splitlines() == [
+        "2 runs planned, 0 recorded, 2 to train",
+        "before them: 1 source to fetch, 1 pilot or search",
+        *("fedrepro data fetch digits", f"{TUNE} {GAME}", f"{TRAIN} {PLAIN}", f"{TRAIN} {GAME}"),
+        "3 of unknown length",
+    ]
+    assert sorted(path.name for path in folder.iterdir()) == ["papers", "params.yaml"]
+
+
+def test_the_estimate_is_the_sum_of_seconds_by_the_jobs(project, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(methods.NUMERICS, "games", methods.NUMERICS["games"] + 1)
+    made = plan([load_paper("flgames-2022")])
+    took = sum(seconds(job.trains.place.folder) for job in made.ordered if job.kind == "run")
+    shutil.copytree(ROOT / "data/manifests", "data/manifests")
+    last = fedrepro("run", "flgames-2022", "--dry-run", "--jobs", "4").out.splitlines()[-1]
+    assert last == f"about {took / 4 / 3600:.2g} hours with 4 at once"
+
+
+def test_status_counts_by_paper_and_method(project, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(methods.NUMERICS, "games", methods.NUMERICS["games"] + 1)
+    one, two, *_ = plan([load_paper("flgames-2022")], Only(method="v-irm")).ordered[-6:]
+    one.trains.place.state.mkdir(parents=True)
+    (one.trains.place.state / "round-00000007.checkpoint").write_bytes(b"")
+    out = fedrepro("run", "flgames-2022", "--status").out
+    rows = {line.split()[1]: line.split()[2:] for line in out.splitlines() if line.strip().startswith("flgames")}
+    assert rows["fedavg"][:5] == ["3", "3", "0", "0", "0"]
+    assert rows["v-irm"][:5] == ["6", "0", "0", "1", "5"]
+    (total,) = (line.split() for line in out.splitlines() if line.strip().startswith("all"))
+    assert total[1:6] == ["81", "6", "0", "1", "74"]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_run_that_is_trained_now_is_running(folder):
+    import filelock
+
+    commands.paper(folder)
+    target = plan([load_paper(PAPER)]).targets[0]
+    assert target.state == "missing"
+    Path(".fedrepro/state").mkdir(parents=True)
+    with filelock.FileLock(f"{target.trains.place.state}.lock"):
+        assert target.state == "running"
+    assert target.state == "missing"
+
+
+# The machine
+
+
+def test_cores_are_shared_out_as_jobs_times_threads(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    assert [len(share(None, threads, None, 1, "cpu").slots) for threads in (1, 3, 8, 16)] == [8, 2, 1, 1]
+    assert len(share(5, 4, None, 1, "cpu").slots) == 5
+
+
+def test_a_gpu_is_a_slot(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert share(None, 1, "0,1", 2, "auto").slots == ("0", "1", "0", "1")
+    assert share(3, 1, "0,1", 2, "auto").slots == ("0", "1", "0")
+    assert share(None, 1, None, 1, "auto").slots == ("2", "3")
+    assert share(None, 1, "0", 1, "auto").device == "cuda"
+    assert set(share(None, 1, None, 1, "cpu").slots) == {None}
+    with pytest.raises(UsageError, match="leave out --device cpu"):
+        share(None, 1, "0", 1, "cpu")
