@@ -119,7 +119,7 @@ class Driver:
         slot = min(self.workers.slots, key=taken.count)
         pipe, theirs = self.context.Pipe(duplex=False)
         there = dict(os.environ) | ({} if slot is None else {"CUDA_VISIBLE_DEVICES": slot})
-        told = (job, theirs, self.workers.device, self.workers.threads, there)
+        told = (job, theirs, self.workers.device, self.workers.threads, there, os.getcwd())
         work = Work(job, slot, self.context.Process(target=child, args=told, daemon=True))
         work.process.start()
         theirs.close()

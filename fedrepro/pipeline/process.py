@@ -112,8 +112,11 @@ def _latest(lanes: list, *metrics: str) -> float | None:
     return fmean(there) if there else None
 
 
-def child(job: Job, pipe: connection.Connection, device: str, threads: int, there: Mapping[str, str]) -> None:
-    """Do a job in the environment `there`, and tell how it ended."""
+def child(
+    job: Job, pipe: connection.Connection, device: str, threads: int, there: Mapping[str, str], folder: str
+) -> None:
+    """Do a job in the environment `there` and in a folder, and tell how it ended."""
+    os.chdir(folder)  # the server's may be another one
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     for each in STOPPING:
