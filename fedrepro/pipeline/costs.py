@@ -59,7 +59,7 @@ class Costs:
 
     @cached_property
     def _rates(self) -> dict[tuple, tuple[float, int]]:
-        """Seconds of a piece of work, the mean, and the most memory: of a kind's runs by name, by method, and of all."""
+        """The mean seconds of a piece of work and the most memory: of a kind, by run, by method, and of all."""
         found: dict[tuple, list[tuple[float, int]]] = {}
         for each in (*self.samples, *(_samples(self.paper) if self.paper else ())):
             kind, rate = _kind(each.config), each.cost.seconds / _work(each.config)
