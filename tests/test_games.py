@@ -353,10 +353,58 @@ def test_a_phase_changes_nothing_that_it_is_given():
             assert str(state) == before
 
 
+@pytest.mark.parametrize("name", ["f-irm", "v-irm", "f-fl-smooth", "v-fl-smooth-fast"])
+def test_a_round_in_turn_is_a_cycle_of_the_sequential_game_from_the_last_client_on(name):
+    in_turn, state = make(name, 3, order="in-turn")
+    one_by_one, other = make(name, 3, order="last-first")
+    learnt = name.startswith("v-")
+    rounds = len(one_by_one.phases)
+    for t in range(2):
+        everyone = batch_of([0, 1, 2], [[[X[t][k]]] for k in range(3)], [[[Y[t][k]]] for k in range(3)])
+        for phase in in_turn.phases:
+            state = phase.step(state, everyone)[0]
+        for r, phase in enumerate(one_by_one.phases):
+            k = min(rounds - 1 - r, 2)  # after a round of phi, if there is one: client 2, 1, 0
+            alone = batch_of([k], [[[X[t][k]]]], [[[Y[t][k]]]])
+            other = phase.step(other, everyone if learnt and r == 0 else alone)[0]
+        np.testing.assert_allclose(predictors(state), predictors(other), atol=1e-12)
+
+
+def test_a_turn_of_two_rounds_is_one_of_two_steps():
+    stepping, state = make("f-irm", 2, order="sequential", steps=2)
+    looked_at, other = make("f-irm", 2, order="sequential", repeat=2)
+    for k in range(2):
+        both = batch_of([k], [[[X[0][k]], [X[1][k]]]], [[[Y[0][k]], [Y[1][k]]]])
+        state = stepping.phases[k].step(state, both)[0]
+        for t, phase in enumerate(looked_at.phases[2 * k : 2 * k + 2]):
+            other = phase.step(other, batch_of([k], [[[X[t][k]]]], [[[Y[t][k]]]]))[0]
+    assert len(looked_at.phases) == 4
+    np.testing.assert_allclose(predictors(state), predictors(other), atol=1e-12)
+
+
+def test_in_turn_a_client_without_an_answer_is_answered_as_it_was():
+    method, state = make("f-irm", 2, order="in-turn")
+    batch = batch_of([0, 1], [[[1.0]], [[float("nan")]]], [[[0]], [[1]]])
+    after, metrics = method.phases[0].step(state, batch)
+    assert metrics["accepted"].tolist() == [True, False]
+    np.testing.assert_array_equal(predictors(after)[1], W[1])
+    f = (W[0] + W[1]) * 1.0 / 2
+    np.testing.assert_allclose(predictors(after)[0], W[0] + first(gradient(f, 0, 1.0)), atol=ATOL)
+
+
+def test_a_buffer_without_the_present_predictor_is_one_answer_behind():
+    with_it, now = make("f-fl-smooth", 2, capacity=2, response="buffer_only")
+    without, late = make("f-fl-smooth", 2, capacity=2, response="buffer_only", newest=False)
+    now, late = play_round(with_it, now, 0), play_round(without, late, 0)
+    np.testing.assert_array_equal(now["clients"]["past"]["0"]["w"], predictors(now))
+    np.testing.assert_array_equal(late["clients"]["past"]["0"]["w"], W[:2])
+    np.testing.assert_array_equal(predictors(late), predictors(now))  # the first answer is to the initial ones in both
+
+
 @pytest.mark.parametrize(
     ("hyper", "known"),
     [
-        ({"order": "paralel"}, "'parallel' or 'sequential'"),
+        ({"order": "paralel"}, "'parallel', 'sequential', 'last-first' or 'in-turn'"),
         ({"response": "all"}, "'buffer_only', 'literal' or 'mixed'"),
     ],
     ids=str,

@@ -178,6 +178,16 @@ def test_a_mask_worked_by_hand():
         assert s["survival"]["all"].item() == pytest.approx(sum(a >= tau for a in agreed) / 4)
 
 
+def test_a_rescaled_mask_worked_by_hand():
+    # The masks of test_a_mask_worked_by_hand, [1/3, 1, 0, 1] and [0, 1, 0, 1], have the means 7/12 and 1/2.
+    deltas = report([4.0, 1.0, 2.0, 8.0], [4.0, 2.0, 0.0, 0.0], [-4.0, 3.0, -2.0, 4.0])
+    weights, mean = torch.tensor([0.5, 0.25, 0.25]), torch.tensor([2.0, 1.75, 0.5, 5.0])
+    for mask, factor in (("soft", [4 / 7, 12 / 7, 0, 12 / 7]), ("hard", [0, 2, 0, 2])):
+        rule = parts.masked(parts.average(sgd(1.0)), mask, 0.5, "equal", rescale=True)
+        step, _ = rule.update(deltas, weights, rule.init({"w": torch.zeros(4)}))
+        torch.testing.assert_close(step["w"], mean * torch.tensor(factor))
+
+
 @pytest.mark.parametrize("positive", range(11))
 def test_agreement_of_ten_clients_is_exact(positive):
     # A threshold of 0.4 must let 7 against 3 pass, whatever a sum of tenths rounds to.

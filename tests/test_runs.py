@@ -25,8 +25,9 @@ from fedrepro.records.curves import curves_text, read_curves
 from fedrepro.records.record import Place
 from fedrepro.training import identity, runs
 from fedrepro.training.checkpoints import Checkpoints
+from fedrepro.training.lanes import Lane
 from fedrepro.training.runs import STOPPING
-from fedrepro.training.train import Lane, Training
+from fedrepro.training.train import Training
 
 ROOT = Path(__file__).parents[1]
 RUN = Path("runs/one")

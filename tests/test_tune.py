@@ -18,6 +18,7 @@ from fedrepro.papers.schema.tuning import Pilot, Search, Tuned
 from fedrepro.pipeline import tune
 from fedrepro.records.config import RunConfig, Stop
 from fedrepro.records.curves import read_curves
+from fedrepro.records.record import Seed
 from fedrepro.training import runs
 
 PILOT = """
@@ -322,6 +323,66 @@ def test_masked_runs_share_the_search_of_their_base(searched):
     assert "eps" not in record["config"]["hyper"]
     config = load_paper("toy").run("digits-plain-gma")
     assert (config.hyper["lr"], config.hyper["eps"], config.data) == (entry["chosen"]["lr"], 1e-6, {})
+
+
+def halved(spec, **rule):
+    """Write the search with two halvings, of 8 rounds and 4 points."""
+    words = "".join(f"{key} = {value}\n" for key, value in ({"halvings": 2} | rule).items())
+    text = SEARCH.replace("rounds = 4\n", f"rounds = 8\n{words}")
+    spec.write_text(text.replace("[1e-5, 0.05, 0.01]", "[1e-5, 0.05, 0.01, 1e-4]"))
+
+
+def test_the_better_half_goes_on_to_twice_the_rounds(searched):
+    halved(searched)
+    log = Log()
+    _, entry = tune.tune("toy", "digits-plain", log)
+    rounds = [len(each) for each in log.rounds]
+    assert rounds == [2, 2, 2, 2, 4, 4, 8]
+    ends, scores = ("-rounds-2", "-rounds-4"), entry["scores"]
+    stages = [{name: scores[name] for name in scores if name.endswith(end)} for end in ends]
+    assert [len(stage) for stage in stages] == [4, 2]
+    best = sorted(stages[0], key=stages[0].get)[-2:]
+    assert {name.removesuffix("-rounds-2") for name in best} == {name.removesuffix("-rounds-4") for name in stages[1]}
+    (last,) = (name for name in entry["scores"] if "rounds" not in name)
+    assert entry["chosen"] == {"lr": float(last.removeprefix("lr-"))}
+    assert (STUDY / "digits-plain" / "lr-0.05-rounds-2" / "record.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"),
+    [
+        ({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.0}, ["b", "c"]),
+        ({"a": 0.2, "b": 0.2, "c": 0.2}, ["a", "b"]),
+        ({"a": None, "b": 0.1, "c": None, "d": None}, ["b"]),
+        ({"a": None}, []),
+    ],
+)
+def test_the_better_half(scores, kept):
+    assert tune.better_half(scores) == kept
+
+
+@pytest.mark.parametrize(
+    ("ended", "values", "fall", "is_out"),
+    [
+        ({}, (0.5, 0.9, 0.81), 0.1, False),
+        ({}, (0.5, 0.9, 0.79, 0.95), 0.1, True),  # although it comes back
+        ({}, (0.9, 0.1), None, False),
+        ({"rejected": 1}, (0.5, 0.6), 0.1, True),
+        ({"rejected": 1}, (0.5, 0.6), None, False),
+        ({"status": "diverged"}, (), None, True),
+    ],
+)
+def test_which_points_are_out(ended, values, fall, is_out):
+    rule = Search(seed=1, rounds=5, metric="validation_accuracy", last=1, fall=fall, grid={"lr": (0.1,)})
+    found = Seed.model_construct(**({"status": "finished", "rounds": 5, "rejected": 0} | ended))
+    assert tune.out(rule, found, curve(*values)) == is_out
+
+
+def test_the_digest_of_a_search_says_how_it_is_scored():
+    config = RunConfig(method="fedavg", dataset="mnist", hyper={"lr": "search"}, rounds=50)
+    common = {"seed": 1, "rounds": 8, "metric": "train_accuracy", "last": 2, "grid": {"lr": (0.1, 0.2)}}
+    digests = {Search(**common, **rule).digest(config) for rule in ({}, {"halvings": 1}, {"fall": 0.1}, {"fall": 0.2})}
+    assert len(digests) == 4
 
 
 def test_an_interrupted_search_goes_on(searched, monkeypatch):

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 if TYPE_CHECKING:
-    from fedrepro.training.train import Lane, Training
+    from fedrepro.training.lanes import Lane
+    from fedrepro.training.train import Training
 
 INTERVAL = 30.0  # seconds between plain lines
 MEMORY = 86400.0  # seconds that the time left is estimated from

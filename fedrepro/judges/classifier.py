@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,11 @@ from fedrepro.judges.scoring import in_parts, norm, score
 from fedrepro.records.curves import Curve
 
 ABOVE, ROOM = 0.1, 0.02  # of accuracies: what is surely above chance, and what is at it
+
+
+def finite(metrics: dict[str, float]) -> bool:
+    """Whether all are numbers; one that is not says that training diverged."""
+    return bool(np.isfinite(list(metrics.values())).all())
 
 
 class Judge(Protocol):

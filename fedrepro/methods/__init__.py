@@ -130,7 +130,7 @@ REGISTRY: dict[str, Row] = {
 
 
 # What these hyper-parameters mean leaves no other values; a builder may say otherwise by annotating its own.
-LIMITS = dict.fromkeys(("batch", "steps", "capacity"), Field(ge=1))
+LIMITS = dict.fromkeys(("batch", "steps", "capacity", "repeat"), Field(ge=1))
 LIMITS |= dict.fromkeys(("hidden", "epochs"), Field(ge=1, le=100_000))  # more would only fill the memory
 LIMITS |= dict.fromkeys(("lr", "phi_lr", "server_eps"), Field(gt=0))
 LIMITS |= dict.fromkeys(

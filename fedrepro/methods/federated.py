@@ -139,15 +139,16 @@ def sampled(
     mask: Mask = "none",
     tau: float = 0.4,
     sign_weighting: Signs = "equal",
+    rescale: bool = False,
 ) -> Recipe:
     """The recipe for some of the clients, and with a mask.
 
     cohort: the number of clients sampled each round where there are more; 0 is all of them
     mask:   "none", "soft" or "hard", masked averaging around the method's own server rule (see `parts.masked`), with
-            the threshold `tau` and `sign_weighting` "equal" or "size"
+            the threshold `tau`, `sign_weighting` "equal" or "size", and steps as long as without it by `rescale`
     """
     draw = replace(recipe.draw, clients=cohort if 0 < cohort < task.clients else "all")
-    return replace(recipe, draw=draw, server=parts.masked(recipe.server, mask, tau, sign_weighting))
+    return replace(recipe, draw=draw, server=parts.masked(recipe.server, mask, tau, sign_weighting, rescale))
 
 
 def family(net: Nets, cohort: int = 0) -> Callable[[Callable[..., Recipe]], Callable[..., Method]]:

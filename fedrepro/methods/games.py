@@ -11,7 +11,7 @@ State: {"clients": {"w": predictors [K, ...], "opt": their Adam [K, ...], "past"
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -27,12 +27,17 @@ from fedrepro.core.types import Batch, Draw, Members, Method, Metrics, Net, Phas
 from fedrepro.nets.mlp import cross_entropy, mlp
 
 Turn = tuple[int, ...]
+Those = Callable[[Sequence[int]], State]  # clients in increasing order -> their rows
 
-# Turns of one cycle: Algorithm 1 lines 20 and 26. Parallel clients answer predictors of the round's start.
-Order = Literal["parallel", "sequential"]
+# The rounds of one cycle, each of clients that answer predictors of its start: Algorithm 1 lines 20 and 26. The others
+# are readings: the order of the code of IRM Games, and a parallel round that a loop over the clients makes in place, in
+# that order, so that each answers those that have answered before it.
+Order = Literal["parallel", "sequential", "last-first", "in-turn"]
 ORDERS: dict[Order, Callable[[Turn], tuple[Turn, ...]]] = {
     "sequential": lambda clients: tuple((k,) for k in clients),
+    "last-first": lambda clients: tuple((k,) for k in reversed(clients)),
     "parallel": lambda clients: (clients,),
+    "in-turn": lambda clients: (clients,),
 }
 
 # How a client answers the sum of its opponents now and in the mean of their past: the prose of section 4.2, Eq. 4 as
@@ -52,12 +57,14 @@ class Variant:
     phi_lr:   the step size of the representation (V); without one, it is the identity (F)
     capacity: of each buffer of past predictors (Smooth); 0 is none
     response: how clients answer these
+    newest:   whether a predictor enters its buffer as soon as it has played, or when it is replaced
     fast:     whether phi steps along the gradient over all data
     """
 
     phi_lr: float | None = None
     capacity: int = 0
     response: Response = "buffer_only"
+    newest: bool = True
     fast: bool = False
 
 
@@ -93,28 +100,50 @@ def start(game: Game, streams: Streams, sizes: tuple[int, ...]) -> State:
 
 def respond(game: Game, turn: Turn, state: State, batch: Batch) -> tuple[State, Metrics]:
     """The clients of `turn` best-respond: some Adam steps each against opponents fixed at the round's start."""
+    clients = state["clients"]
+    fresh, loss = answer(game, turn, state, partial(trees.rows, clients), batch)
+    played = {key: trees.put(clients[key], turn, value) for key, value in fresh.items()}
+    metrics = {"loss": loss, "accepted": trees.finite(fresh["opt"])}
+    return {"clients": played, "server": state["server"]}, metrics
+
+
+def respond_in_turn(game: Game, state: State, batch: Batch) -> tuple[State, Metrics]:
+    """All clients best-respond, the last one first, each to the others as they are by then."""
+    own = [trees.rows(state["clients"], (k,)) for k in range(game.n)]
+    losses, accepted = [], []
+    for k in reversed(range(game.n)):
+        part = batch._replace(**{name: getattr(batch, name)[k : k + 1] for name in ("clients", "x", "y", "live")})
+        fresh, loss = answer(game, (k,), state, lambda chosen: own[chosen[0]], part)
+        accepted.insert(0, trees.finite(fresh["opt"]))
+        own[k] = trees.map_tree(lambda new, old: torch.where(accepted[0][0], new, old), fresh, own[k])
+        losses.append(loss)
+    played = trees.map_tree(lambda *leaf: torch.cat(leaf), *own)
+    metrics = {"loss": torch.stack(losses).mean(), "accepted": torch.cat(accepted)}
+    return {"clients": played, "server": state["server"]}, metrics
+
+
+def answer(game: Game, turn: Turn, state: State, those: Those, batch: Batch) -> tuple[State, Tensor]:
+    """The new rows of the clients of `turn`, after some Adam steps each against `those`, and their mean loss."""
 
     def loss(w: State, z: Tensor, others: Tensor, y: Tensor, live: Tensor) -> Tensor:
         return cross_entropy((game.predictor.apply(w, z) + others) / game.n, y, live)
 
-    clients, losses = state["clients"], []
-    w, opt = trees.rows(clients["w"], turn), trees.rows(clients["opt"], turn)
+    before, losses = those(turn), []
+    w, opt = before["w"], before["opt"]
     for t in range(batch.x.shape[1]):
         x, y, live = batch.x[:, t], batch.y[:, t], batch.live[:, t]
         z = over_clients(lambda x: game.represent(state, x))(x)
-        gradient, risk = over_clients(grad_and_value(loss))(w, z, opposition(game, clients, turn, z), y, live)
+        gradient, risk = over_clients(grad_and_value(loss))(w, z, opposition(game, those, turn, z), y, live)
         move, opt = over_clients(game.opt.update)(gradient, opt)
         w = trees.add(w, move)
         losses.append(risk)
     fresh = {"w": w, "opt": opt}
     if game.variant.capacity:
-        fresh |= remember(clients, turn, w)
-    played = {key: trees.put(clients[key], turn, value) for key, value in fresh.items()}
-    metrics = {"loss": torch.stack(losses).mean(), "accepted": trees.finite(opt)}
-    return {"clients": played, "server": state["server"]}, metrics
+        fresh |= remember(before, w if game.variant.newest else before["w"])
+    return fresh, torch.stack(losses).mean()
 
 
-def opposition(game: Game, clients: State, turn: Turn, z: Tensor) -> Tensor:
+def opposition(game: Game, those: Those, turn: Turn, z: Tensor) -> Tensor:
     """What each client of the turn answers: z [C, B, ...] -> summed logits [C, B, classes] (Eq. 4 without w_k)."""
     now = past = torch.zeros(len(turn), 1, 1, device=z.device)
     for ahead in range(1, game.n):
@@ -122,7 +151,7 @@ def opposition(game: Game, clients: State, turn: Turn, z: Tensor) -> Tensor:
         # The batches come to the rivals in the order of these, since batches are smaller than predictors.
         order = sorted(range(len(turn)), key=rivals.__getitem__)
         back = sorted(range(len(turn)), key=order.__getitem__)
-        there, faced = trees.rows(clients, sorted(rivals)), trees.rows(z, order)
+        there, faced = those(sorted(rivals)), trees.rows(z, order)
         if game.variant.response != "buffer_only" or not game.variant.capacity:
             now = now + trees.rows(over_clients(game.predictor.apply)(there["w"], faced), back)
         if game.variant.capacity:
@@ -144,11 +173,10 @@ def history(game: Game, past: State, plays: Tensor, z: Tensor) -> Tensor:
     return total
 
 
-def remember(clients: State, turn: Turn, w: State) -> State:
-    """The turn's buffers with `w` as the newest entry and the oldest gone (Algorithm 1, line 5)."""
-    past = trees.rows(clients["past"], turn)
-    slots = [w, *past.values()]
-    return {"past": dict(zip(past, slots, strict=False)), "plays": trees.rows(clients["plays"], turn) + 1}
+def remember(before: State, entering: State) -> State:
+    """The buffers of some clients with a newest entry and the oldest one gone (Algorithm 1, line 5)."""
+    slots = [entering, *before["past"].values()]
+    return {"past": dict(zip(before["past"], slots, strict=False)), "plays": before["plays"] + 1}
 
 
 def learn_phi(game: Game, state: State, batch: Batch) -> tuple[State, Metrics]:
@@ -187,9 +215,10 @@ def play(
     batch: int = 256,
     hidden: int = 390,
     steps: int = 1,
+    repeat: int = 1,
     eps: float = 1e-7,
 ) -> Method:
-    """The game on a task."""
+    """The game on a task. With `repeat` each client's turn takes as many rounds in a row, which can be looked at."""
     everyone, flat, learnt = tuple(range(task.clients)), math.prod(task.shape), variant.phi_lr
     game = Game(
         n=task.clients,
@@ -199,8 +228,9 @@ def play(
         phi=mlp(flat, hidden, last=False) if learnt else None,
         phi_opt=optim.adam(learnt, eps=eps) if learnt else None,
     )
-    changed = ORDERS[order](everyone)
-    phases = tuple(Phase(Draw(batch, steps, clients=turn), partial(respond, game, turn)) for turn in changed)
+    changed = tuple(turn for turn in ORDERS[order](everyone) for _ in range(repeat))
+    step = partial(respond_in_turn, game) if order == "in-turn" else None
+    phases = tuple(Phase(Draw(batch, steps, clients=turn), step or partial(respond, game, turn)) for turn in changed)
     if learnt:
         changed = everyone, *changed
         phases = Phase(Draw(None if variant.fast else batch), partial(learn_phi, game)), *phases
@@ -225,9 +255,9 @@ def f_irm(task: Task) -> Variant:
 
 
 @played
-def f_fl_smooth(task: Task, *, capacity: int = 5, response: Response = "buffer_only") -> Variant:
+def f_fl_smooth(task: Task, *, capacity: int = 5, response: Response = "buffer_only", newest: bool = True) -> Variant:
     """F-FL Games (Smooth): F-IRM whose clients answer a buffer of their opponents' past predictors."""
-    return Variant(capacity=capacity, response=response)
+    return Variant(capacity=capacity, response=response, newest=newest)
 
 
 @played
@@ -238,7 +268,12 @@ def v_irm(task: Task, *, phi_lr: float = 2.5e-5) -> Variant:
 
 @played
 def v_fl_smooth_fast(
-    task: Task, *, phi_lr: float = 2.5e-5, capacity: int = 5, response: Response = "buffer_only"
+    task: Task,
+    *,
+    phi_lr: float = 2.5e-5,
+    capacity: int = 5,
+    response: Response = "buffer_only",
+    newest: bool = True,
 ) -> Variant:
     """V-FL Games (Smooth + Fast): V-IRM with buffers, phi stepping along the gradient over all data."""
-    return Variant(phi_lr, capacity, response, fast=True)
+    return Variant(phi_lr, capacity, response, newest, fast=True)

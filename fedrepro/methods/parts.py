@@ -111,12 +111,13 @@ def yogi_moment(v: Tensor, square: Tensor, b2: float) -> Tensor:
     return v - (1 - b2) * square * torch.sign(v - square)
 
 
-def masked(server: Rule, mask: Mask, tau: float, signs: Signs) -> Rule:
+def masked(server: Rule, mask: Mask, tau: float, signs: Signs, rescale: bool = False) -> Rule:
     """Gradient-masked averaging around any server rule (gma-2022, Algorithm 1; papers/gma-2022/PROTOCOL.md).
 
     Each coordinate of the server's step is multiplied by 1 where the clients' agreement on its sign is at least tau,
-    and elsewhere by the agreement (`soft`) or by 0 (`hard`). State: the rule's own, and the surviving fraction of the
-    coordinates of each layer (`survival`).
+    and elsewhere by the agreement (`soft`) or by 0 (`hard`). With `rescale` the mask of each tensor is divided by its
+    mean, as in the code of Parascandolo et al. 2021, so that its steps are as long as without a mask. State: the rule's
+    own, and the surviving fraction of the coordinates of each layer (`survival`).
     """
     if mask == "none":
         return server
@@ -128,7 +129,10 @@ def masked(server: Rule, mask: Mask, tau: float, signs: Signs) -> Rule:
         step, inner = server.update(reports, weights, s["inner"])
         agreed = agreement(reports.delta, weights, signs)
         weigh = (lambda a: torch.where(a >= tau, 1.0, a)) if mask == "soft" else (lambda a: (a >= tau).float())
-        step = trees.map_tree(lambda move, a: move * weigh(a), step, agreed)
+        passing = trees.map_tree(weigh, agreed)
+        if rescale:
+            passing = trees.map_tree(lambda m: m / m.mean().clamp(min=1e-12), passing)
+        step = trees.map_tree(torch.mul, step, passing)
         return step, {"inner": inner, "survival": survival(trees.map_tree(lambda a: a >= tau, agreed))}
 
     return Rule(init, update)

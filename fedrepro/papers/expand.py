@@ -99,6 +99,8 @@ def _config(spec: Spec, point: Point, budget: str) -> tuple[RunConfig, Pilot | N
         raise UsageError(f"the run of the cell {words(point)}: {error}; `run` of an axis's values gives it.") from error
     fields = {key: value for key, value in merged.items() if key not in ("run", "pilot", "search")}
     stop = merged.get("stop", {})
+    if stop.get("threshold") == "none":
+        return _model(RunConfig, fields | {"stop": None}, run), None
     if stop.get("threshold") != "pilot":
         return _model(RunConfig, fields, run), None
     pilot = merged.get("pilot", {}) | {"rule": stop | {"threshold": 0}}

@@ -12,7 +12,7 @@ from fedrepro.errors import UsageError, unknown
 from fedrepro.papers import comparisons, expand
 from fedrepro.papers.comparisons import Comparison
 from fedrepro.papers.expand import Draft, Study, run_name, settled
-from fedrepro.papers.schema.cells import FIXED, Point, Remark, product, remark_on, values, words
+from fedrepro.papers.schema.cells import FIXED, Point, Remark, matches, product, remark_on, values, words
 from fedrepro.papers.schema.figures import Figure, Sheet, Spot
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tables import Read, Table
@@ -26,6 +26,7 @@ Named = TypeVar("Named")
 class Cell:
     """The place of one published number, and the runs that fill it: several with a grid, none where `reason` says why.
 
+    `readings`: (reading, run) of the other readings of the paper that are run for it.
     `read`: the metric of the record that it is, with the axes filled in. `grid`: the axes and values of the grid that
     its runs have; `lacks`: why the others are not run.
     """
@@ -41,6 +42,7 @@ class Cell:
     read: Read = field(hash=False)
     grid: tuple[tuple[str, str], ...] = ()
     lacks: tuple[str, ...] = ()
+    readings: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -100,8 +102,9 @@ class Paper:
         return [self._cell(table, point, metric) for point in places for metric in spec.metrics]
 
     def table_runs(self, table: str) -> list[str]:
-        """The names of the runs that fill a table, in the order of its cells."""
-        return list(dict.fromkeys(run for cell in self.cells(table) for run in cell.runs))
+        """The names of the runs that fill a table, in the order of its cells, those of other readings included."""
+        runs = (run for cell in self.cells(table) for run in (*cell.runs, *(run for _, run in cell.readings)))
+        return list(dict.fromkeys(runs))
 
     # Figures
 
@@ -209,7 +212,8 @@ class Paper:
         found = []
         for name, table in self.spec.tables.items():
             wanted = set(self.table_runs(name))
-            for place in table.points():
+            others = [{}, *({"reading": each.reading} for each in table.readings if each.reading)]
+            for place in (point | other for point in table.points() for other in others):
                 run = run_name(self.spec, place | table.implied)
                 found.append(Filled(place, place | table.implied, run, run in wanted))
         for name in self.spec.figures:
@@ -248,10 +252,19 @@ class Paper:
                 runs[run_name(self.spec, point | spec.implied | extra)] = None
                 grid |= dict.fromkeys(extra.items())
         variant = ";".join(f"{axis}={value}" for axis, value in point.items() if axis not in FIXED)
+        readings = self._readings(spec, point) if runs else ()
         place = (self.name, table, point["dataset"], variant, point["method"], metric, tuple(runs))
         read = self._remark((*spec.reads, *self.spec.reads), {**point, "metric": metric}) or Read(metric=metric)
         read = read.model_copy(update={"metric": read.metric.format_map(point)})
-        return Cell(*place, "", read, tuple(grid), tuple(reasons)) if runs else Cell(*place, next(iter(reasons)), read)
+        if not runs:
+            return Cell(*place, next(iter(reasons)), read)
+        return Cell(*place, "", read, tuple(grid), tuple(reasons), readings)
+
+    def _readings(self, spec: Table, point: Point) -> tuple[tuple[str, str], ...]:
+        """The other readings of a cell, each with its run; a table with a grid has none."""
+        facts = {**point, "budget": self.budget}
+        others = [each.reading for each in spec.readings if each.reading and matches(each.when, facts)]
+        return tuple((other, run_name(self.spec, point | spec.implied | {"reading": other})) for other in others)
 
 
 def _find(there: Mapping[str, Named], name: str, kind: str) -> Named:

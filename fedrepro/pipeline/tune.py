@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -21,11 +22,11 @@ from fedrepro.papers.schema.tuning import Pilot, Search
 from fedrepro.pipeline.run import studied
 from fedrepro.records import paths, record
 from fedrepro.records.curves import Curve, digits
-from fedrepro.records.record import Record
+from fedrepro.records.record import Record, Seed
 from fedrepro.training import runs
 
 Shown = Callable[[str], AbstractContextManager[Any]]  # title -> a display for as long as the block lasts
-Train = Callable[[str], tuple[int, list[Curve] | None]]  # point -> rounds trained, and its curve unless it diverged
+Train = Callable[[str], tuple[Seed, list[Curve]]]  # point -> how its training ended, and its curve
 
 
 def tune(paper: str, run: str, shown: Shown, root: Path = Path("."), **how) -> tuple[str, dict]:
@@ -40,10 +41,9 @@ def tune(paper: str, run: str, shown: Shown, root: Path = Path("."), **how) -> t
     study = spec.study(run)
     rule = study.rule
 
-    def train(point: str) -> tuple[int, list[Curve] | None]:
+    def train(point: str) -> tuple[Seed, list[Curve]]:
         ended = try_point(spec, study, point, shown, **how).seeds[rule.seed]
-        folder = studied(spec, study, point).place.folder
-        return ended.rounds, None if ended.status == record.DIVERGED else record.curves(folder)[rule.seed]
+        return ended, record.curves(studied(spec, study, point).place.folder)[rule.seed]
 
     found = (_pilot if isinstance(rule, Pilot) else _search)(study, train)
     made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
@@ -86,19 +86,36 @@ def threshold(pilot: Pilot, curve: list[Curve]) -> dict[str, float]:
     return {key: round(float(value), 4) for key, value in found.items()}
 
 
-def score(search: Search, curve: list[Curve]) -> float | None:
+def score(search: Search, curve: list[Curve], last: int | None = None) -> float | None:
     """The mean of the metric over its `last` watched rounds, a fraction for accuracies; None where it is not finite.
 
-    Raises UsageError where the curve does not have the metric, or in fewer rounds.
+    `last`: other than the search's own. Raises UsageError where the curve does not have the metric, or in fewer rounds.
     """
-    values = [value for _, name, value in curve if name == search.metric]
+    last = last or search.last
+    values = _values(search, curve)
     if not values:
         raise unknown("metric of a search", search.metric, {name for _, name, _ in curve})
-    if len(values) < search.last:
-        fault = f"was watched in {len(values)} rounds, and the mean over the last {search.last} is asked for"
+    if len(values) < last:
+        fault = f"was watched in {len(values)} rounds, and the mean over the last {last} is asked for"
         raise UsageError(f"{search.metric} {fault}: train for more rounds, or watch more of them.")
-    mean = statistics.fmean(values[-search.last :])
+    mean = statistics.fmean(values[-last:])
     return digits(mean) if math.isfinite(mean) else None
+
+
+def out(search: Search, ended: Seed, curve: list[Curve]) -> bool:
+    """Whether a point is out: it diverged or, with `fall`, lost a client's update, or fell too far below its best."""
+    if ended.status == record.DIVERGED or search.fall is None:
+        return ended.status == record.DIVERGED
+    best = itertools.accumulate(_values(search, curve), max)
+    fell = any(high - value > search.fall for high, value in zip(best, _values(search, curve), strict=True))
+    return ended.rejected > 0 or fell
+
+
+def better_half(scores: dict[str, float | None]) -> list[str]:
+    """The half of the points with the higher scores, in their own order; of equals the earlier ones."""
+    there = sorted((name for name in scores if scores[name] is not None), key=scores.get, reverse=True)
+    kept = there[: math.ceil(len(scores) / 2)]
+    return [name for name in scores if name in kept]
 
 
 def choose(scores: dict[str, float | None]) -> str | None:
@@ -117,19 +134,32 @@ def enter(path: Path, run: str, entry: dict) -> None:
 
 
 def _pilot(study: Study, train: Train) -> dict:
-    rounds, curve = train("")
-    if curve is None:
-        raise FedreproError(f"the pilot of {study.run} diverged in round {rounds}: there is no threshold to find.")
+    ended, curve = train("")
+    if ended.status == record.DIVERGED:
+        raise FedreproError(
+            f"the pilot of {study.run} diverged in round {ended.rounds}: there is no threshold to find."
+        )
     return threshold(study.rule, curve)
 
 
 def _search(study: Study, train: Train) -> dict:
-    scores = {}
-    for point in study.points:
-        _, curve = train(point)
-        scores[point] = None if curve is None else score(study.rule, curve)
+    """The best point of the last stage; `scores` has those of all stages."""
+    rule, stages, every = study.rule, study.rule.stages(study.config), {}
+    left = range(len(stages[0]))
+    for number, stage in enumerate(map(list, stages)):
+        last, scores = max(rule.last >> rule.halvings - number, 1), {}
+        for point in (stage[index] for index in left):
+            ended, curve = train(point)
+            scores[point] = None if out(rule, ended, curve) else score(rule, curve, last)
+        every |= scores
+        left = [stage.index(point) for point in better_half(scores)]
     best = choose(scores)
     if best is None:
         raise FedreproError(f"every point of the search of {study.run} diverged: give search.grid smaller values.")
-    chosen = {key: study.points[best].hyper[key] for key in study.rule.open(study.config)}
-    return {"chosen": chosen, "metric": study.rule.metric, "scores": scores}
+    chosen = {key: study.points[best].hyper[key] for key in rule.open(study.config)}
+    return {"chosen": chosen, "metric": rule.metric, "scores": every}
+
+
+def _values(search: Search, curve: list[Curve]) -> list[float]:
+    """The watched values of a search's metric."""
+    return [value for _, name, value in curve if name == search.metric]

@@ -82,12 +82,26 @@ class Stop(Strict):
     until: Rounds = 0
 
 
+class Crossings(Strict):
+    """Test a run that does not stop where its training accuracy first falls below each level of a grid.
+
+    With these the stopping rule above can be looked up for all thresholds at once (`records.crossings`), where a paper
+    does not give one. It is enabled as above, with `margin` or half the way from the level to the plateau that the seed
+    reaches, whichever is less. Level k is k times `step`.
+    """
+
+    warm_start: Rounds = 100
+    margin: float = Field(default=0.05, ge=0, le=1)
+    step: float = Field(default=0.0025, ge=0.001, le=0.1)
+
+
 class Watch(Strict):
     """Evaluation while training: the curves and the stopping rule.
 
     `samples`: rows of the pooled training data (a fixed random subset; the final metrics use all of them).
     `train_every`, `test_every`: rounds between evaluations; the last round is always evaluated on everything.
     `precision` is that of the watched training rows only; the final metrics and the test curve are float32.
+    `crossings`: the test curve also has the rounds in which the training accuracy falls below a level of their grid.
     `grad_norm`: the final metrics have the norm of the gradient on each test set, too (fedaug-2022, B.3).
 
     `step_every`: rounds between the points of what a step itself measures, such as a critic's loss.
@@ -99,6 +113,7 @@ class Watch(Strict):
     train_every: Count = 1
     test_every: Count = 25
     precision: Precision = "fp32"
+    crossings: Crossings | None = None
     grad_norm: bool = False
     step_every: Count = 1
     judged: int = Field(default=10_000, ge=100, le=1_000_000)

@@ -17,17 +17,18 @@ from fedrepro.papers.load import Paper
 from fedrepro.papers.schema.cells import FIXED, matches
 from fedrepro.papers.schema.tables import Table
 from fedrepro.report.wording import lines
-from fedrepro.results.cells import facts, reproduced, spread_out
+from fedrepro.results.cells import facts, reproduced, spread_out, with_readings
 from fedrepro.results.check import tolerated
 from fedrepro.results.rankings import JUDGED, Ranking, rankings
 
-MARKS = {"within": "✓", "outside": "✗", "deviation": "†"}
+MARKS = {"within": "✓", "outside": "✗", "deviation": "†", "calibrated": "="}
 STYLES = {  # of statuses and verdicts, in the order in which they are counted
     "within": "green", "outside": "bold red", "deviation": "yellow", "missing": "bold red", "not-run": "dim",
-    "not-compared": "",
+    "not-compared": "", "calibrated": "cyan",
     "holds": "green", "fails": "bold red", "undecided": "yellow", "above": "green", "below": "bold red",
 }  # fmt: skip
 REMARKS = {"not-run": "Not run", "missing": "Missing", "deviation": "Declared deviation"}
+REMARKS |= {"calibrated": "Calibrated"}
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,10 @@ class Sheet:
 def sheet(paper: Paper, table: str, cells: pd.DataFrame) -> Sheet:
     """A table of a paper from its rows of the frame `cells`: rows are methods, columns the metrics, published beside
     reproduced, then seeds, threshold and rounds."""
-    rows = list(cells.itertuples(index=False))
+    rows = with_readings(cells)
     axes = dict.fromkeys(axis for row in rows for axis in facts(row) if axis not in (*FIXED, "metric"))
     keys = [*(["dataset"] if cells.dataset.nunique() > 1 else []), *axes, "method"]
-    stops = any(cells.thresholds)
+    stops = any(row.thresholds for row in rows)
     moved = {row.metric for row in rows if row.metric.startswith("test") and row.raised + row.lowered}
     columns = [Column(key, "key") for key in keys]
     for metric in paper.table(table).metrics:
@@ -154,9 +155,10 @@ def _compared(paper: Paper, table: str, metric: str) -> list[Column]:
 
 def _row(drawn: Sheet, table: Table, cells: list[Any], keys: list[str], stops: bool, moved: set[str]) -> list[Entry]:
     """One method under one setting; all its metrics come from the same run."""
-    axes = facts(cells[0])
+    axes = facts(cells[0]) | {"budget": cells[0].budget}
     *settings, method = (axes.get(key, "–") for key in keys)
-    readings = drawn.note(*(f"{remark.reason}." for remark in table.readings if matches(remark.when, axes)))
+    meant = (each for each in table.readings if each.reading in ("", axes.get("reading", "")))
+    readings = drawn.note(*(f"{remark.reason}." for remark in meant if matches(remark.when, axes)))
     row = [*map(Entry, settings), Entry(method, notes=readings + drawn.note(max(cell.chosen for cell in cells)))]
     for cell in cells:
         row.append(Entry(spread_out(cell.published, cell.published_spread), notes=drawn.note(*_on_print(cell))))
@@ -201,6 +203,7 @@ def _legend(paper: Paper, name: str, cells: pd.DataFrame, moved: bool, ranked: b
         tolerance=tolerated(table.tolerance),
         stops=any(cells.thresholds),
         moved=moved,
+        calibrated=(cells.status == "calibrated").any(),
         floors=sorted({*itertools.chain.from_iterable(cells.floor)}),
         ranked=JUDGED if ranked else "",
     )
@@ -230,7 +233,7 @@ def _rounds(table: Table, rounds: list[int]) -> str:
 def _endings(cell: Any) -> Iterator[str]:
     """Footnotes on the seeds whose training did not end as intended."""
     if cell.capped:
-        yield f"Reached the cap without stopping: {_seeds_named(cell.capped)}."
+        yield f"Not stopped by the end of training: {_seeds_named(cell.capped)}."
     if cell.collapsed:
         yield f"Collapsed to chance, having been above it: {_seeds_named(cell.collapsed)}."
     for seed, round in cell.diverged:

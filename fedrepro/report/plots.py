@@ -16,11 +16,12 @@ from fedrepro.papers.load import Paper
 from fedrepro.papers.schema import figures
 from fedrepro.papers.schema.cells import place, product, values
 from fedrepro.records.curves import percent
-from fedrepro.report import galleries
+from fedrepro.report import galleries, thresholds
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
 DASHES = ("-", "--", ":")  # beyond seven lines
 WIDTH = 7.2  # inches
+HIGH = {"curves": 2.4, "levels": 2.4, "thresholds": 3}  # a panel, in inches
 STYLE = [  # whatever the user's own settings say
     "default",
     {
@@ -47,12 +48,19 @@ def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
     places = [x for x in (place(cell, spec.x) for cell in known) if x in set(points.x)]  # in the order of paper.toml
     down = places if gallery else list(points.metric.unique())
     across = [v for v in paper.spec.axes[spec.lines] if v in set(points.line)] if gallery else [""]
-    height = 0.9 + WIDTH / len(across) * len(down) if gallery else 1.3 + 2.4 * len(down)
+    if spec.kind == "thresholds":
+        shown = thresholds.methods(paper, name)
+        down, across = range((len(shown) + 1) // 2), range(min(len(shown), 2))
+    height = 0.9 + WIDTH / len(across) * len(down) if gallery else 1.3 + HIGH[spec.kind] * len(down)
     drawn = Figure(figsize=(WIDTH, height), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
     drawn.supxlabel(textwrap.fill(caption(paper, name, points), 118), fontsize=7, x=0.01, ha="left")
-    panels = drawn.subplots(len(down), len(across), sharex=not gallery, squeeze=False)
-    if gallery:
+    panels = drawn.subplots(len(down), len(across), sharex=spec.kind in ("curves", "levels"), squeeze=False)
+    if spec.kind == "thresholds":
+        thresholds.fill(paper, name, dict(zip(shown, panels.flat, strict=False)), COLOURS, points)
+        for empty in panels.flat[len(shown) :]:
+            empty.set_axis_off()
+    elif gallery:
         galleries.fill(paper, spec, dict(zip(down, panels, strict=True)), across, points)
     else:
         lines = list(dict.fromkeys(spot.line for spot, _ in paper.spots(name)))
@@ -81,6 +89,7 @@ def label(name: str) -> str:
 def _said(paper: Paper, spec: figures.Figure, points: pd.DataFrame) -> list[str]:
     """What a line is, over how many seeds, of which metrics, and what of it is left out or has no value."""
     over, what = "Mean over the seeds", "seed"
+    lead = f"{thresholds.LEAD} " if spec.kind == "thresholds" else ""
     if spec.quantity.kind == "median":
         parts = f"the ends of {spec.quantity.checkpoints} equal parts of training"
         over, what = f"Median over the seeds, {parts}{''.join(f' and {axis}' for axis in spec.grid)}", "value"
@@ -90,7 +99,7 @@ def _said(paper: Paper, spec: figures.Figure, points: pd.DataFrame) -> list[str]
     ends = list(own.last().itertuples())
     reads = (paper.read(metric, runs[0]) for runs in own.runs.first() for metric in filter(None, asked))
     return [
-        f"{over}, band: ± one standard deviation (population). " if high > 1 else "",
+        f"{lead}{over}, band: ± one standard deviation (population). " if high > 1 else lead,
         f"{f'{low}–' if low < high else ''}{high} {what}{'s' if high != 1 else ''}",
         *dict.fromkeys(read.substitute for read in reads),
         *(f"{each.line}: {each.diverged} diverged and left out" for each in ends if each.diverged),

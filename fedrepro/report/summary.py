@@ -15,7 +15,7 @@ from fedrepro.results.claims import verdicts
 from fedrepro.results.frames import STATUSES, VERDICTS, Reproduction
 
 HEADS = {"within": "within tolerance", "deviation": "outside, declared", "outside": "outside, undeclared"}
-HEADS |= {"not-run": "not run", "not-compared": "not compared"}
+HEADS |= {"not-run": "not run", "not-compared": "not compared", "calibrated": "fitted, not compared"}
 
 Row = tuple[list[str], Mapping[str, int], list[str]]  # what it is of; status -> numbers; what else is counted
 

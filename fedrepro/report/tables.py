@@ -9,7 +9,7 @@ import pandas as pd
 from fedrepro.papers.load import Paper
 from fedrepro.records import paths
 from fedrepro.report import latex, layout
-from fedrepro.results.cells import spread_out
+from fedrepro.results.cells import spread_out, with_readings
 
 COLUMNS = (
     *("paper", "table", "dataset", "variant", "method", "metric", "published", "published_spread"),
@@ -27,7 +27,8 @@ def texts(paper: Paper, table: str, cells: pd.DataFrame) -> dict[Path, str]:
 
 def csv_text(cells: pd.DataFrame) -> str:
     """One line for each published number; what one that was not run does not have is empty."""
-    every = list(cells.itertuples())
+    every = with_readings(cells)
+    cells = pd.DataFrame(every, columns=cells.columns)
     others = (spread_out(each.compared_with, each.compared_with_spread) for each in every)
     told = cells.assign(
         budget=cells.label,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
+from functools import partial
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.papers.load import Cell, Paper
@@ -49,6 +53,14 @@ def published(paper: Paper) -> Numbers:
     return printed
 
 
+def compared(paper: Paper) -> dict[tuple[str, ...], float]:
+    """By KEYS, the numbers that the cells are compared with. Raises UsageError as `published`."""
+    printed, found = published(paper), {}
+    for cell in (cell for table in paper.spec.tables for cell in paper.cells(table)):
+        found[cell.key] = float(_beside(paper, cell, printed)[1].mean)
+    return found
+
+
 def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dict[str, Any]]:
     """The rows of `cells`, and in `faults` what else is wrong with runs. Raises UsageError as `published`."""
     printed, found, before = published(paper), [], dict(faults)
@@ -65,7 +77,7 @@ def measures(paper: Paper, name: str, runs: dict[str, Run]) -> tuple[Groups, dic
     found, faults, reads = {}, {}, {}
     for cell in paper.cells(name):
         for metric in filter(None, (cell.read.metric, cell.read.spread, cell.read.floor)):
-            for run in cell.runs:
+            for run in (*cell.runs, *(run for _, run in cell.readings)):
                 reads.setdefault(run, {})[metric] = None
     for run, metrics in reads.items():
         try:
@@ -73,6 +85,24 @@ def measures(paper: Paper, name: str, runs: dict[str, Run]) -> tuple[Groups, dic
         except FedreproError as error:
             faults[run] = str(error)
     return found, faults
+
+
+def with_readings(cells: pd.DataFrame) -> list[Any]:
+    """The rows of `cells`, those of each run followed by those of its other readings, whose variant says so."""
+    found = []
+    rows = cells.itertuples(index=False)
+    for _, group in itertools.groupby(rows, lambda row: (row.table, row.dataset, row.variant, row.method)):
+        own = list(group)
+        found += own
+        for others in zip(*(cell.readings for cell in own), strict=True):
+            found += [_other(cell, **other) for cell, other in zip(own, others, strict=True)]
+    return found
+
+
+def _other(cell: Any, reading: str, **own: Any) -> Any:
+    """A row as it is by another reading."""
+    told = {key: math.nan if value is None else value for key, value in own.items()}
+    return cell._replace(variant=";".join(filter(None, (cell.variant, f"reading={reading}"))), readings=[], **told)
 
 
 def facts(cell: Any) -> dict[str, str]:
@@ -105,19 +135,31 @@ def decimals(number: str) -> int:
 
 
 def _measures(run: Run, metric: str, table: Table) -> list[Measure]:
-    stop, ended, found = run.config.stop, run.record.seeds, []
-    shifts = sorted(stop.shifts) if stop and table.reduction == "final" else []  # else no record has
+    ended, found = run.record.seeds, []
     if table.checkpoints:
         looks = run.checkpoints(metric, table.checkpoints)
     else:
         values = run.last(metric, table.last) if table.last else run.final(metric)
-        looks = {seed: {ended[seed].rounds: value} for seed, value in values.items()}
+        looks = {seed: {run.ends[seed]: value} for seed, value in values.items()}
+    raised, lowered = _moved(run, metric) if table.reduction == "final" else ({}, {})
     for seed in run.config.seeds:
-        shifted = {float(shift): each.get(metric, math.nan) for shift, each in ended[seed].shifted.items()}
-        moved = [shifted.get(shifts[end], math.nan) for end in (-1, 0)] if shifts else []
+        moved = raised.get(seed, math.nan), lowered.get(seed, math.nan)
+        status = "cap" if seed in run.capped else ended[seed].status
         for round, value in looks.get(seed, {ended[seed].rounds: math.nan}).items():
-            found.append(Measure(run.name, seed, metric, value, ended[seed].status, round, *moved))
+            found.append(Measure(run.name, seed, metric, value, status, round, *moved))
     return found
+
+
+def _moved(run: Run, metric: str) -> tuple[dict[int, float], dict[int, float]]:
+    """By seed, the metric with the stopping threshold raised, and lowered, where that would have stopped it."""
+    if run.ended:
+        return run.at(metric, run.ended.raised), run.at(metric, run.ended.lowered)
+    shifts = sorted(run.config.stop.shifts) if run.config.stop else []
+    seeds, ends = run.record.seeds, (f"{shifts[end]:+g}" for end in (-1, 0)) if shifts else ()
+    found = [
+        {s: seeds[s].shifted[end].get(metric, math.nan) for s in run.seeds if end in seeds[s].shifted} for end in ends
+    ]
+    return (found[0], found[1]) if found else ({}, {})
 
 
 def _row(
@@ -125,8 +167,7 @@ def _row(
 ) -> dict[str, Any]:
     """One cell; what it does not have is empty. `runs` have no fault."""
     table, number, facts = paper.table(cell.table), printed[cell.key], cell.facts | {"budget": paper.budget}
-    instead, deviation = remark_on(table.instead, facts), remark_on(table.deviations, facts)
-    other = _elsewhere(cell, instead.table, printed) if instead else number
+    (instead, other), deviation = _beside(paper, cell, printed), remark_on(table.deviations, facts)
     label, ran = paper.spec.budgets[paper.budget].of(cell.table), [runs[run] for run in cell.runs if run in runs]
     row = {
         **{"paper": cell.paper, **number._asdict(), "published": number.mean, "published_spread": number.spread},
@@ -134,7 +175,7 @@ def _row(
         **_ours(table, cell, number, groups),
         "compared_because": instead.reason if instead else "",
         "deviation": deviation.reason if deviation else "",
-        "thresholds": sorted({run.config.stop.threshold for run in ran if run.config.stop}),
+        "thresholds": sorted({each for run in ran if (each := _threshold(run)) is not None}),
         **{"runs": list(cell.runs), "lacks": list(cell.lacks)},
         **{"read": cell.read.metric, "spread_of": cell.read.spread, "substitute_metric": cell.read.substitute},
         "collapsed": sorted({seed for run in ran for seed in run.collapsed}),
@@ -142,8 +183,29 @@ def _row(
         "chosen": _chosen(paper, cell.runs[0]) if cell.runs else "",
         **{"budget": paper.budget, "label": label.label},
     }
-    fault = next((faults[run] for run in cell.runs if run in faults), "")
-    return row | _compared(table.tolerance, cell, row, fault, label.compare)
+    fault = next((faults[run] for run in (*cell.runs, *(run for _, run in cell.readings)) if run in faults), "")
+    verdict = partial(_compared, table.tolerance, cell, remark_on(table.calibrated, facts), compare=label.compare)
+    others = []
+    for reading, name in cell.readings if not fault else ():
+        own = _ours(table, cell, number, groups, (name,)) | {"runs": [name], "collapsed": runs[name].collapsed}
+        own |= {"thresholds": [each for each in [_threshold(runs[name])] if each is not None], "deviation": ""}
+        own |= verdict(row | own, "", runs[name].ended)
+        told = {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in own.items()}
+        others.append({"reading": reading} | told)
+    return row | verdict(row, fault, next((run.ended for run in ran), None)) | {"readings": others}
+
+
+def _threshold(run: Run) -> float | None:
+    """The training accuracy below which a run stops, if it does."""
+    if run.ended:
+        return run.ended.threshold
+    return run.config.stop.threshold if run.config.stop else None
+
+
+def _beside(paper: Paper, cell: Cell, printed: Numbers) -> tuple[Any, Any]:
+    """The remark that sets a cell beside a number of another table, or None; and the number beside which it stands."""
+    instead = remark_on(paper.table(cell.table).instead, cell.facts | {"budget": paper.budget})
+    return instead, _elsewhere(cell, instead.table, printed) if instead else printed[cell.key]
 
 
 def _elsewhere(cell: Cell, table: str, printed: Numbers) -> Any:
@@ -154,10 +216,13 @@ def _elsewhere(cell: Cell, table: str, printed: Numbers) -> Any:
     raise UsageError(f"{table} has no number to compare {cell} with: correct its `instead` in paper.toml.")
 
 
-def _ours(table: Table, cell: Cell, number: Any, groups: Groups) -> dict[str, Any]:
-    """Our number over the seeds. Percent have two decimals, other units those of the published number."""
+def _ours(table: Table, cell: Cell, number: Any, groups: Groups, runs: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Our number over the seeds, of the cell's runs or of others.
+
+    Percent have two decimals, other units those of the published number.
+    """
     own, spreads, floors = (
-        [measure for run in cell.runs for measure in groups.get((run, metric), [])]
+        [measure for run in runs or cell.runs for measure in groups.get((run, metric), [])]
         for metric in (cell.read.metric, cell.read.spread, cell.read.floor)
     )
     scale, places = SCALE.get(number.unit, 1.0), 2 if number.unit in SCALE else decimals(number.mean)
@@ -181,8 +246,13 @@ def _ours(table: Table, cell: Cell, number: Any, groups: Groups) -> dict[str, An
     }
 
 
-def _compared(tolerance: Tolerance, cell: Cell, row: dict[str, Any], fault: str, compare: bool) -> dict[str, Any]:
-    """How a number compares, of its printed digits so that a reader can repeat it."""
+def _compared(
+    tolerance: Tolerance, cell: Cell, fitted: Any, row: dict[str, Any], fault: str, ended: Any, compare: bool
+) -> dict[str, Any]:
+    """How a number compares, of its printed digits so that a reader can repeat it.
+
+    `fitted`: the remark that says how the cell's end is found, if it is; `ended`: what was found.
+    """
     ours, expected, spread = row["reproduced"], float(row["compared_with"]), row["compared_with_spread"]
     low, ranged, high = spread.partition("..")
     limit, least, greatest = math.nan, math.nan, math.nan
@@ -194,13 +264,16 @@ def _compared(tolerance: Tolerance, cell: Cell, row: dict[str, Any], fault: str,
         limit = round(tolerance.limit(expected, 0 if ranged else float(spread or 0)), 6)
         inside = abs(difference) <= limit
     replaced, declared = bool(cell.read.substitute), row["deviation"]
+    lost = bool(fitted and ended and not ended.reached)
+    unreached = "training accuracy not reached" if lost else ""
     verdicts = (
         ("not-run", not cell.runs, cell.reason),
         ("missing", fault, fault),
         ("not-compared", not compare or replaced, ""),
-        ("within", inside, ""),
-        ("deviation", declared, declared),
-        ("outside", True, "no deviation is declared"),
+        ("calibrated", fitted and cell.metric == fitted.metric and not lost, fitted.reason if fitted else ""),
+        ("within", inside and not lost, ""),
+        ("deviation", declared, ": ".join(filter(None, (unreached, declared)))),
+        ("outside", True, unreached or "no deviation is declared"),
     )
     status, reason = next((status, reason) for status, applies, reason in verdicts if applies)
     return {

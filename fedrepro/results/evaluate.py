@@ -12,9 +12,9 @@ from fedrepro.errors import FedreproError
 from fedrepro.files import json_text, write_text
 from fedrepro.papers.load import Paper
 from fedrepro.records import paths
-from fedrepro.results import cells, claims, frames, points
+from fedrepro.results import cells, claims, frames, points, thresholds
 from fedrepro.results.frames import COMPARED, STATUSES, VERDICTS, Reproduction
-from fedrepro.results.runs import current
+from fedrepro.results.runs import calibrated, current
 
 DECIMALS = 4  # of a mean difference
 PARTS = {"cells": cells, "points": points, "claims": claims}
@@ -27,6 +27,8 @@ def evaluate(paper: Paper) -> Reproduction:
     Raises UsageError where published.csv is not as it should be, or the spec names a metric that a run does not have.
     """
     runs, faults = current(paper, paper.drafts())
+    wanted = thresholds.printed(paper, cells.compared(paper))
+    runs = {name: calibrated(run, wanted[name]) if name in wanted else run for name, run in runs.items()}
     made = {name: part.rows(paper, runs, faults) for name, part in PARTS.items()}
     return Reproduction(*(frames.frame(name, rows) for name, rows in made.items()), faults)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-STATUSES = ("within", "outside", "deviation", "not-run", "not-compared", "missing")  # of a cell
+STATUSES = ("within", "outside", "deviation", "calibrated", "not-run", "not-compared", "missing")  # of a cell
 COMPARED = ("within", "deviation", "outside")  # statuses of numbers that are compared
 VERDICTS = ("holds", "fails", "undecided")  # of a claim
 
@@ -70,6 +70,7 @@ COLUMNS: dict[str, dict[str, tuple[type, str]]] = {
         "substitute_metric": (str, "what the metric is, where it only stands in for the published one"),
         "substitute_data": (list, "what stands in for the paper's own data"),
         "floor": (list, "digits of what a perfect result would be near"),
+        "readings": (list, "for each other reading of the paper what the cell is then, by the names of these columns"),
         "chosen": (str, "sentence on the hyper-parameters that a search chose"),
         "budget": (str, "the budget of the records"),
         "label": (str, "what a reader is told of the budget"),
@@ -79,7 +80,10 @@ COLUMNS: dict[str, dict[str, tuple[type, str]]] = {
         "figure": (str, "the figure"),
         "metric": (str, "its panel: the metric of the record, or rounds; empty in a gallery"),
         "line": (str, "name in the legend; the column of a panel in a gallery"),
-        "x": (str, "round, or value of the figure's axis, or row in a gallery; empty of a run without any value"),
+        "x": (
+            str,
+            "round, training accuracy, value of the figure's axis or row in a gallery; empty without a value",
+        ),
         "mean": (float, "mean over the seeds, or median over all values, in percent for accuracies; six digits"),
         "spread": (float, "population's standard deviation, likewise"),
         "n": (int, "number of values"),

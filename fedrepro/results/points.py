@@ -10,7 +10,8 @@ from fedrepro.papers.load import Paper
 from fedrepro.papers.schema.figures import Figure
 from fedrepro.records.curves import digits, shown
 from fedrepro.results import quantities
-from fedrepro.results.runs import Run, remedied
+from fedrepro.results.runs import TRAINING, Run, remedied
+from fedrepro.results.thresholds import crossings, together
 
 Rows = list[dict[str, Any]]
 
@@ -23,7 +24,7 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> Rows:
     found = []
     for name in paper.figures:
         spec = paper.figure(name)
-        draw = _panels if spec.gallery else _levels if spec.kind == "levels" else _curves
+        draw = _panels if spec.gallery else DRAWN[spec.kind]
         spots = [(spot.line, spot.x, runs[run]) for spot, run in paper.spots(name) if run in runs]
         found += [{"figure": name, **row} for row in draw(paper, name, spots, faults)]
     return found
@@ -85,6 +86,35 @@ def _curves(paper: Paper, name: str, spots: list, faults: dict[str, str]) -> Row
             points = [(str(x), own[own == own].tolist()) for x, own in zip(curve.index, curve.to_numpy(), strict=True)]
             found += [_point(line, x, metric, own, run) for x, own in points or [("", [])]]
     return found
+
+
+def _thresholds(paper: Paper, name: str, spots: list, faults: dict[str, str]) -> Rows:
+    """A point for each threshold that stops all seeds, at their mean training accuracy, from the highest one on.
+
+    UsageError where a run does not test at its crossings.
+    """
+    found = []
+    for line, _, run in spots:
+        rule, curve = run.config.watch.crossings, run.curve(TRAINING)
+        if rule is None:
+            where = f"{paper.folder / 'paper.toml'}: figures.{name}"
+            raise UsageError(f"{where}: run {run.name} does not test at its crossings: give it `watch.crossings`.")
+        shared = together(crossings(rule, {seed: curve[seed].dropna().to_dict() for seed in run.seeds}))
+        try:
+            tested = {level: run.at("test_accuracy", shared[level]) for level in sorted(shared, reverse=True)}
+        except FedreproError as error:
+            faults.setdefault(run.name, str(error))
+            continue
+        places = {}
+        for level, own in tested.items():
+            training = statistics.fmean(curve[seed][round] for seed, round in shared[level].items())
+            places.setdefault(f"{shown(TRAINING, training):.2f}", list(own.values()))
+        points = [(x, [shown("test_accuracy", each) for each in own]) for x, own in places.items()]
+        found += [_point(line, x, "test_accuracy", own, run) for x, own in points or [("", [])]]
+    return found
+
+
+DRAWN = {"levels": _levels, "curves": _curves, "thresholds": _thresholds}
 
 
 def _refuse(spec: Figure, run: Run, metric: str, others: bool, where: str) -> None:

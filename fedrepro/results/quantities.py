@@ -25,7 +25,7 @@ def read(quantity: Quantity, run: Run, reference: Run | None = None) -> tuple[Va
     mean over the last rounds is asked for, or a median over checkpoints, and they were not all watched.
     """
     if quantity.kind == "rounds":
-        return {seed: run.record.seeds[seed].rounds for seed in run.seeds}, set(run.capped)
+        return run.ends, set(run.capped)
     if quantity.kind == "first_round":
         return _first_rounds(quantity, run, reference)
     return READ[quantity.kind](quantity, run), set()
@@ -113,7 +113,8 @@ def _growth(quantity: Quantity, run: Run) -> Values:
 
 def _oscillation(quantity: Quantity, run: Run) -> Values:
     """From the end of the warm start on."""
-    start = run.config.stop.warm_start if run.config.stop else 0
+    rule = run.config.stop or run.config.watch.crossings
+    start = rule.warm_start if rule else 0
     curves = _curves(run, quantity.metric).items()
     return {seed: oscillation(curve.loc[start + 1 : quantity.until], quantity.window) for seed, curve in curves}
 

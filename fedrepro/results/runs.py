@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,16 +16,23 @@ from fedrepro.papers.load import Paper
 from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.record import DIVERGED, Record
+from fedrepro.results.thresholds import Ended, reached, stopped
+
+TRAINING = "train_accuracy"  # the curve by which a run is calibrated
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run. `name`: as the paper calls it. Values are in the record's unit, a fraction for accuracies."""
+    """A run. `name`: as the paper calls it. Values are in the record's unit, a fraction for accuracies.
+
+    `ended`: where it ends by the training accuracy that the paper prints, if that is how its end is found.
+    """
 
     name: str
     folder: Path
     config: RunConfig
     record: Record
+    ended: Ended | None = None
 
     @property
     def seeds(self) -> list[int]:
@@ -39,7 +46,9 @@ class Run:
 
     @property
     def capped(self) -> list[int]:
-        """The seeds of the spec that reached the cap without stopping."""
+        """The seeds of the spec that reached the cap without stopping, or that no threshold stops together."""
+        if self.ended and self.config.watch.crossings:
+            return [] if self.ended.threshold else self.seeds
         return [seed for seed in self.config.seeds if self.record.seeds[seed].status == "cap"]
 
     @property
@@ -77,13 +86,26 @@ class Run:
         found = self.curves.loc[metric] if metric in self.watched else pd.DataFrame(dtype=float)
         return found.reindex(columns=self.seeds)
 
+    @property
+    def ends(self) -> dict[int, int]:
+        """Seed -> the round with which it ends."""
+        return self.ended.rounds if self.ended else {seed: self.record.seeds[seed].rounds for seed in self.seeds}
+
     def final(self, metric: str) -> dict[int, float]:
         """Seed -> a metric at the end of training. Raises FedreproError where a seed lacks it."""
+        if self.ended:
+            return self.at(metric, self.ended.rounds)
         found = {seed: self.record.seeds[seed].metrics.get(metric) for seed in self.seeds}
         if absent := [seed for seed, value in found.items() if value is None]:
             fault = f"{record.path(self.folder)} lacks {metric} of seed {absent[0]}"
             raise FedreproError(remedied(self.record.paper, self.name, fault))
         return found
+
+    def at(self, metric: str, rounds: Mapping[int, int]) -> dict[int, float]:
+        """Seed -> a metric at a round of its own. Raises FedreproError where the curve lacks one of them."""
+        remedy = "watch each round in which a run may end"
+        found = self._at(metric, {seed: [end] for seed, end in rounds.items()}, "the last round", "it is", remedy)
+        return {seed: value for seed, values in found.items() for value in values.values()}
 
     def last(self, metric: str, rounds: int) -> dict[int, float]:
         """Seed -> the mean of a metric over its last `rounds` rounds.
@@ -91,8 +113,7 @@ class Run:
         Raises FedreproError where the curve lacks one of these rounds.
         """
         remedy = "in paper.toml, train as many rounds and watch each of them"
-        ends = {seed: self.record.seeds[seed].rounds for seed in self.seeds}
-        wanted = {seed: range(end - rounds + 1, end + 1) for seed, end in ends.items()}
+        wanted = {seed: range(end - rounds + 1, end + 1) for seed, end in self.ends.items()}
         own = self._at(metric, wanted, f"the last {rounds} rounds", "their mean is", remedy)
         return {seed: statistics.fmean(values.values()) for seed, values in own.items()}
 
@@ -118,6 +139,17 @@ class Run:
                 raise FedreproError(f"{self.folder / 'curves.csv'} has {had}: {remedy}.")
             found[seed] = {int(round): value for round, value in own.items()}
         return found
+
+
+def calibrated(run: Run, printed: float) -> Run:
+    """The run with the end that the printed training accuracy, a fraction, says. All seeds diverged: as it is."""
+    if not run.seeds:
+        return run
+    rule, curves = run.config.watch.crossings, run.curve(TRAINING)
+    if rule is None:  # a length is looked for where all that it has is watched
+        curves = curves.loc[run.curves.unstack("metric").dropna().index]
+    each = {seed: curves[seed].dropna().to_dict() for seed in run.seeds}
+    return replace(run, ended=stopped(rule, each, printed) if rule else reached(each, printed))
 
 
 def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, str]]:

@@ -33,7 +33,8 @@ from fedrepro.records.record import Identity, Place, Provenance, Record, Seed
 from fedrepro.training import memory
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.identity import current, extractor, identity, samples
-from fedrepro.training.train import Lane, Training
+from fedrepro.training.lanes import Lane
+from fedrepro.training.train import Training
 
 WRITING = 20  # times as long as a checkpoint took to write, training goes on before the next
 PACKAGES = ("torch", "torchvision", "numpy", "numba", "fedrepro")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -18,52 +17,12 @@ from fedrepro.core.types import Method, State
 from fedrepro.data import Federation
 from fedrepro.data.draws import Feeder
 from fedrepro.errors import UsageError
-from fedrepro.judges.classifier import Classified, Judge
+from fedrepro.judges.classifier import Classified, finite
 from fedrepro.judges.scoring import in_parts, score
 from fedrepro.nets.mlp import pixels
 from fedrepro.records.config import RunConfig
-from fedrepro.records.curves import Curve
-
-
-@dataclass
-class Lane:
-    """One seed's place in the run: its data, its streams and what it has shown so far.
-
-    `status` is "running" until the seed ends as "finished", "stopped", "cap" or "diverged", after `rounds` rounds.
-    `crossed`: by the threshold's shift (0 is the rule's own), the first round below it and the metrics there.
-    `watched`: the rows on which a classifier is followed, None for a generator. `kept` [K, samples, classes] are the
-    members' logits on them, `stale` the members that moved since. `samples`: the file that shows those of a generator,
-    empty ones unless it is finished.
-    """
-
-    seed: int
-    data: Federation
-    feeder: Feeder
-    judge: Judge
-    watched: tuple[Tensor, Tensor] | None
-    status: str = "running"
-    rounds: int = 0
-    rejected: int = 0
-    idle: int = 0  # rounds without an accepted client since one was accepted in training
-    seconds: float = 0.0
-    armed: bool = False
-    curve: list[Curve] = field(default_factory=list)
-    metrics: dict[str, float] = field(default_factory=dict)
-    crossed: dict[str, dict[str, float]] = field(default_factory=dict)
-    kept: Tensor | None = None
-    stale: set[int] = field(default_factory=set)
-    samples: bytes | None = None
-
-    SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics", "crossed")
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the rule has stopped the seed, which may be followed for a while."""
-        return "+0" in self.crossed
-
-    def record(self, round: int, metric: str, value: float) -> None:
-        """One point of the seed's curve."""
-        self.curve.append((round, metric, value))
+from fedrepro.records.crossings import Passed
+from fedrepro.training.lanes import Lane
 
 
 class Training:
@@ -76,8 +35,9 @@ class Training:
     def __init__(self, config: RunConfig, method: Method, data: dict[int, Federation], device: torch.device):
         if config.watch.grad_norm and method.gradient is None:
             raise UsageError(f"{config.method} has no single model whose gradient could be taken: unset grad_norm.")
-        if config.stop and method.generate:
-            raise UsageError(f"{config.method} has no training accuracy to stop at: leave stop out.")
+        if (config.stop or config.watch.crossings) and method.generate:
+            setting = "stop" if config.stop else "watch.crossings"
+            raise UsageError(f"{config.method} has no training accuracy to look at: leave {setting} out.")
         self.config, self.method, self.device = config, method, device
         self.round = 0
         self.lanes = [self._lane(seed, federation) for seed, federation in data.items()]
@@ -99,7 +59,9 @@ class Training:
         # Decoded once, and as autocast would round it every time.
         seen = pixels(x[chosen]).to(PRECISIONS[self.config.watch.precision])
         judge = Classified(data, self.device, self.config.watch.grad_norm)
-        return Lane(seed, data, feeder, judge, (seen, y[chosen]), stale=members)
+        rule = self.config.watch.crossings
+        passed = Passed(rule) if rule else None
+        return Lane(seed, data, feeder, judge, (seen, y[chosen]), stale=members, passed=passed)
 
     def _start(self, lane: Lane) -> State:
         state = self.method.init(lambda client, part: torch_stream(lane.seed, 0, client, part), lane.data.sizes)
@@ -162,8 +124,8 @@ class Training:
             lost |= not (loss.isfinite() if self.method.generate else self._follow(lane, row, lost))
         if lost and not followed:
             return "diverged"
-        tested = None
-        if last or (lane.stopped and not followed) or self.round % self.config.watch.test_every == 0:
+        tested, crossing = None, (lane.stopped and not followed) or self._passes(lane)
+        if last or crossing or self.round % self.config.watch.test_every == 0:
             tested = lane.judge.tests(self.method, trees.one(self.state, row))
             if not finite(tested):
                 return "stopped" if followed else "diverged"
@@ -185,6 +147,11 @@ class Training:
         lane.record(self.round, "train_accuracy", accuracy)
         lane.record(self.round, "train_loss", loss)
         return bool(np.isfinite(loss)) and (lost or self._cross(lane, row, accuracy))
+
+    def _passes(self, lane: Lane) -> bool:
+        """Whether a classifier that was looked at in this round has fallen below a level for the first time."""
+        looked = [value for at, metric, value in lane.curve[-2:] if (at, metric) == (self.round, "train_accuracy")]
+        return bool(lane.passed and looked and lane.passed.new(self.round, looked[0]))
 
     def _cross(self, lane: Lane, row: int, accuracy: float) -> bool:
         """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift.
@@ -272,16 +239,14 @@ class Training:
             for key in Lane.SAVED:
                 setattr(lane, key, saved[key])
             lane.curve = [tuple(point) for point in saved["curve"]]
+            for round, metric, value in lane.curve if lane.passed else ():
+                if metric == "train_accuracy":
+                    lane.passed.new(round, value)
             lane.stale = set(saved["stale"])
             lane.feeder.cursors[:] = tensors[f"cursors.{lane.seed}"].numpy()
             if f"kept.{lane.seed}" in tensors:
                 lane.kept = tensors[f"kept.{lane.seed}"].to(self.device, copy=True)
         self.full = self._full()
-
-
-def finite(metrics: dict[str, float]) -> bool:
-    """Whether all are numbers; one that is not says that training diverged."""
-    return bool(np.isfinite(list(metrics.values())).all())
 
 
 def without_rejected(old: State, new: State, clients: Tensor, accepted: Tensor) -> State:

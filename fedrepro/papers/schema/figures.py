@@ -42,12 +42,14 @@ class Figure(Kinded):
     levels: a quantity over the values of `x` in their order, a line for each value of `lines`; `x` may be several axes,
     whose values make up one place. `panels`: further metrics, reduced likewise, each in a panel of its own. `grid`:
     axes of the runs behind one point, which is of all of them.
+    thresholds: test accuracy against training accuracy at each threshold that stops all seeds, a line for each cell, a
+    panel for each method, the printed pairs marked; of runs that test at `watch.crossings`.
     samples, mixtures: what runs ended with, a panel for each cell, the values of `lines` beside, of `x` below another:
     grids of generated images, or generated points over those of the clients.
     """
 
     KEYS: ClassVar[dict[str, str]] = {
-        **{"curves": "metrics [until]", "levels": "x lines [quantity] [panels] [grid]"},
+        **{"curves": "metrics [until]", "levels": "x lines [quantity] [panels] [grid]", "thresholds": ""},
         **dict.fromkeys(("samples", "mixtures"), "x lines"),
     }
     title: str
@@ -86,9 +88,9 @@ class Figure(Kinded):
         return [self.quantity, *(self.quantity.model_copy(update={"metric": metric}) for metric in self.panels)]
 
     def spots(self) -> list[Spot]:
-        """Its cells, of levels line after line; one of curves is named by its method and what else tells it apart."""
+        """Its cells, of levels line after line; others of lines by their method and what else tells them apart."""
         cells = points(self.cells, self.grid)
-        if self.kind == "curves":
+        if self.kind in ("curves", "thresholds"):
             axes = dict.fromkeys(axis for cell in cells for axis in cell)
             telling = ["method", *(a for a in axes if a != "method" and len({cell.get(a) for cell in cells}) > 1)]
             return [Spot(words({axis: cell[axis] for axis in telling if axis in cell}), "", cell) for cell in cells]

@@ -50,6 +50,24 @@ class Instead(Remark):
     table: str
 
 
+class Reading(Remark):
+    """How we read the paper where it is ambiguous. With a value of the axis `reading` also how else it can be read.
+
+    The cells that it is about then have a further run each, with the settings of that value, shown below their own.
+    """
+
+    reading: str = ""
+
+
+class Calibrated(Remark):
+    """Cells whose printed `metric`, a training accuracy, says when their runs ended, which the paper does not.
+
+    That metric is then fitted, not compared; the reason is a footnote. See `results.thresholds`.
+    """
+
+    metric: Name = "train_accuracy"
+
+
 class Read(Strict):
     """Which metric of the record the cells that `when` selects are, where it is not the one that they are named by.
 
@@ -87,8 +105,8 @@ class Table(Strict):
     `median<N>` the cell is the median, with the least and the largest, of the values at the ends of N equal parts of
     training, over all seeds and all runs of its `grid`: axes that the published keys do not have either.
     `ranked`: axes whose values make up a column of the printed table, in each of which the cells are ranked.
-    `readings` say how we read the paper where it is ambiguous: footnotes of the rows that they are about. `tolerance`
-    is the paper's where a table has none of its own.
+    `readings` are footnotes of the rows that they are about. `tolerance` is the paper's where a table has none of its
+    own.
     """
 
     title: str
@@ -100,7 +118,8 @@ class Table(Strict):
     grid: Block = {}
     ranked: Annotated[tuple[str, ...], known()] = ()
     reads: tuple[Read, ...] = ()
-    readings: tuple[Remark, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    calibrated: tuple[Calibrated, ...] = ()
     instead: tuple[Instead, ...] = ()
     deviations: tuple[Remark, ...] = ()
     not_run: tuple[Remark, ...] = ()
@@ -127,6 +146,7 @@ class Table(Strict):
             raise ValueError(f"the cell {words(twice)} is there twice: leave one out")
         once(self.cells, self.implied, "`implied`")
         once(self.cells, self.grid, "`grid`")
+        _calibrated(self.calibrated, self.metrics)
         for axis in (axis for read in self.reads for axis in read.axes):
             if absent := [block for block in self.cells if axis not in block]:
                 raise ValueError(f"reads: {unknown('axis', axis, absent[0])}")
@@ -148,3 +168,9 @@ class Table(Strict):
 
     def _number(self, kind: str) -> int | None:
         return int(self.reduction.removeprefix(kind)) if self.reduction.startswith(kind) else None
+
+
+def _calibrated(remarks: tuple[Calibrated, ...], metrics: tuple[str, ...]) -> None:
+    """Raise ValueError where cells are calibrated by a metric that their table does not print."""
+    if absent := [each.metric for each in remarks if each.metric not in metrics]:
+        raise ValueError(f"calibrated: {unknown('metric', absent[0], metrics)}")

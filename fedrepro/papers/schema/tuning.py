@@ -83,7 +83,9 @@ class Search(Strict):
     """How the hyper-parameters that say "search" are found: the best point of their `grid`, on data of its own.
 
     A point trains for `rounds` rounds on `seed`, which no table reports, with `data` over the run's own parameters. It
-    is scored by the mean of `metric` over its `last` watched rounds.
+    is scored by the mean of `metric` over its `last` watched rounds. With `halvings` all points train for a part of the
+    rounds first, a half with each of them less, and every time the better half goes on, from the start. With `fall` a
+    point is out that had a client's update rejected, or whose metric falls by more than that below its best.
     """
 
     kind: ClassVar[str] = "search"
@@ -91,34 +93,47 @@ class Search(Strict):
     rounds: Count
     metric: str
     last: Count
+    halvings: int = Field(default=0, ge=0, le=9)
+    fall: float | None = Field(default=None, gt=0)
     data: dict[str, Value] = {}
     grid: dict[str, tuple[int | float, ...]]
 
     @model_validator(mode="after")
     def _few(self) -> Self:
         few(math.prod(map(len, self.grid.values())), "points of a grid")
+        if self.rounds >> self.halvings < 1:
+            raise ValueError(f"{self.rounds} rounds cannot be halved {self.halvings} times")
         return self
 
     def open(self, config: RunConfig) -> list[str]:
         """The hyper-parameters of a run that are still to be found."""
         return unset(config)
 
-    def points(self, config: RunConfig) -> dict[str, RunConfig]:
-        """The points of the grid as runs, in the order in which ties are broken: without stopping, with own data."""
-        keys = unset(config)
-        whole = {"seeds": (self.seed,), "rounds": self.rounds, "data": config.data | self.data, "stop": None}
+    def stages(self, config: RunConfig) -> list[dict[str, RunConfig]]:
+        """The points of the grid as runs, for the rounds of each stage, in the order in which ties are broken.
+
+        They do not stop, and have data of their own. Those of the last stage are named by their values alone.
+        """
+        keys, found = unset(config), []
+        whole = {"seeds": (self.seed,), "data": config.data | self.data, "stop": None}
         tried = [dict(zip(keys, values, strict=True)) for values in itertools.product(*(self.grid[k] for k in keys))]
-        return {
-            "-".join(f"{key}-{value}" for key, value in point.items()): config.model_copy(
-                update=whole | {"hyper": config.hyper | point}
-            )
-            for point in tried
-        }
+        for halved in reversed(range(self.halvings + 1)):
+            rounds = self.rounds >> halved
+            named = {"-".join(f"{key}-{value}" for key, value in point.items()): point for point in tried}
+            settings = {name: {"rounds": rounds, "hyper": config.hyper | point} for name, point in named.items()}
+            end = f"-rounds-{rounds}" * bool(halved)
+            found.append({name + end: config.model_copy(update=whole | own) for name, own in settings.items()})
+        return found
+
+    def points(self, config: RunConfig) -> dict[str, RunConfig]:
+        """The points of all stages."""
+        return {name: point for stage in self.stages(config) for name, point in stage.items()}
 
     def digest(self, config: RunConfig) -> str:
         """sha256 of all that the choice depends on: the points in their order, and how they are scored."""
         points = [[name, point.digest()] for name, point in self.points(config).items()]
-        return sha256(json.dumps([[self.metric, self.last, self.seed], points]))
+        rule = [self.metric, self.last, self.seed, *([self.fall] if self.fall else [])]
+        return sha256(json.dumps([rule, points]))
 
     def settled(self, config: RunConfig, found: Tuned) -> RunConfig:
         """A run with the hyper-parameters chosen; those that it does not leave open stay as they are."""

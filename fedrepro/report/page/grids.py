@@ -16,6 +16,7 @@ from fedrepro.results.cells import allowed, facts, reproduced, spread_out
 
 MARKS = {
     "within": "✓", "deviation": "†", "outside": "✗", "not-compared": "≈", "not-run": "○", "missing": "!",
+    "calibrated": "=",
     "holds": "✓", "fails": "✗", "undecided": "?", "above": "✓", "below": "✗", "neither": "?",
     "agrees": "✓", "reversed": "✗",
 }  # fmt: skip

@@ -23,7 +23,7 @@ from fedrepro.results.check import by_table, counts
 from fedrepro.results.claims import verdicts
 from fedrepro.results.frames import COMPARED, Reproduction
 
-SHOWN = (*COMPARED, "not-compared", "not-run")  # what a cell with all that it needs may be
+SHOWN = (*COMPARED, "calibrated", "not-compared", "not-run")  # what a cell with all that it needs may be
 Part = dict[str, Any]  # what a template is given of one
 Draw = Callable[[Path], Future]  # a picture's file -> what pictures.py will make of it
 

@@ -1,0 +1,155 @@
+"""Cells, figures and tables of a made paper whose runs end at thresholds that are found from printed accuracies."""
+
+from pathlib import Path
+
+import made
+import pytest
+
+from fedrepro.papers.load import load_paper
+from fedrepro.report import layout, plots
+from fedrepro.results.cells import with_readings
+from fedrepro.results.evaluate import evaluate, read, write
+
+IN_TURN = """
+[axes.reading."in turn"]
+run = "in-turn"
+hyper = { order = "in-turn" }
+
+[axes.type.none]
+"""
+SPEC = (
+    made.SPEC.replace('stop = { threshold = "pilot", warm_start = 10 }', "watch = { crossings = { warm_start = 2 } }")
+    .replace("\n[axes.type.none]\n", IN_TURN)
+    .replace("settings = { stop = { threshold = 0.6 } }", "settings = { rounds = 4 }")
+    .replace(
+        "\n[[tables.t1.cells]]",
+        """
+[[tables.t1.calibrated]]
+when = { type = ["sequential", "parallel"] }
+reason = "it prints no threshold"
+
+[[tables.t1.readings]]
+reading = "in turn"
+when = { type = "parallel" }
+reason = "Clients may answer in turn"
+
+[[tables.t1.cells]]""",
+        1,
+    )
+    + """
+[figures.any]
+kind = "thresholds"
+title = "Any threshold"
+
+[[figures.any.cells]]
+dataset = ["Toys"]
+type = ["sequential", "parallel"]
+method = ["Game (Smooth)"]
+
+[[figures.any.cells]]
+dataset = ["Toys"]
+type = ["parallel"]
+method = ["Game (Smooth)"]
+reading = ["in turn"]
+"""
+)
+TRAINING = {1: 0.86, 2: 0.86, 3: 0.72, 4: 0.86, 5: 0.56, 6: 0.86, 7: 0.50}
+HIGH = {round: max(value, 0.70) for round, value in TRAINING.items()}
+OTHER = TRAINING | {5: 0.58}
+TESTS = {3: 0.30, 5: 0.66, 7: 0.80}
+RUNS = ("toys-game-sequential", "toys-game-parallel", "toys-game-parallel-in-turn")
+
+
+def curves(training=TRAINING, tests=TESTS):
+    return {
+        seed: {
+            "train_accuracy": training,
+            "test_accuracy": {round: value + 0.01 * seed for round, value in tests.items()},
+        }
+        for seed in range(3)
+    }
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A paper of which the parallel run never reaches the printed accuracy of 58%, but the one in turn does."""
+    monkeypatch.setitem(made.ACCURACIES, RUNS[2], made.ACCURACIES[RUNS[1]])
+    loaded = made.records(made.paper(tmp_path, spec=SPEC))
+    for run, training in zip(RUNS, (TRAINING, HIGH, OTHER), strict=True):
+        made.watch(loaded, run, curves(training))
+    return loaded
+
+
+def test_training_is_calibrated_and_test_is_compared(toy):
+    cells = evaluate(toy).cells
+    sequential = cells[cells.variant == "type=sequential"].set_index("metric")
+    assert list(sequential.status) == ["calibrated", "within"]
+    assert list(sequential.reproduced) == ["56.00", "67.00"]
+    assert sequential.thresholds.iloc[0] == [0.72]
+    assert sequential.loc["test_accuracy"].rounds == [5, 5, 5]
+    assert (sequential.loc["test_accuracy"].raised, sequential.loc["test_accuracy"].lowered) == ("31.00", "67.00")
+
+
+def test_where_no_threshold_comes_near_both_cells_are_outside_and_say_so(toy):
+    cells = evaluate(toy).cells
+    parallel = cells[cells.variant == "type=parallel"]
+    assert list(parallel.status) == ["outside"] * 2
+    assert set(parallel.reason) == {"training accuracy not reached."}
+
+
+def test_a_reading_stands_below_the_row_that_it_reads_and_is_not_counted(toy):
+    found = evaluate(toy)
+    assert len(found.cells) == 6
+    rows = with_readings(found.cells)
+    assert [row.variant for row in rows[-2:]] == ["type=parallel;reading=in turn"] * 2
+    assert [row.status for row in rows[-2:]] == ["calibrated", "within"]
+    assert rows[-1].runs == [RUNS[2]]
+    text = layout.markdown(layout.sheet(toy, "t1", found.cells))
+    assert "| in turn | Game (Smooth) [" in text
+    assert "Clients may answer in turn." in text
+    assert "Calibrated: it prints no threshold." in text
+
+
+def test_no_threshold_hangs_on_a_test_accuracy(toy):
+    before = evaluate(toy).cells.thresholds
+    for run, training in zip(RUNS, (TRAINING, HIGH, OTHER), strict=True):
+        made.watch(toy, run, curves(training, {3: 0.9, 5: 0.1, 7: 0.2}))
+    after = evaluate(toy).cells
+    assert list(after.thresholds) == list(before)
+    assert set(after[after.variant == "type=sequential"].reproduced) == {"56.00", "11.00"}
+
+
+def test_a_crossing_that_was_not_tested_is_a_fault(toy):
+    made.watch(toy, RUNS[0], curves(tests={3: 0.3, 7: 0.8}))
+    found = evaluate(toy)
+    assert "test_accuracy at 0 of the last round of seed 0" in found.faults[RUNS[0]]
+
+
+def test_frames_with_readings_are_read_as_they_were_written(toy):
+    found = evaluate(toy)
+    write(toy, found)
+    assert read(toy).cells.equals(found.cells)
+
+
+def test_the_figure_has_a_point_for_each_threshold_and_the_printed_pairs(toy):
+    points = evaluate(toy).points
+    own = points[points.line == "Game (Smooth), type sequential"]
+    assert list(own.x) == ["72.00", "56.00", "50.00"]
+    assert list(own["mean"]) == [31.0, 67.0, 81.0]
+    figure = plots.figure(toy, "any", points)
+    stars = [line.get_xydata().tolist()[0] for line in figure.axes[0].lines if line.get_marker() == "*"]
+    assert stars == [[55.76, 66.56], [58.03, 67.14]]
+    assert "a star at the pair that the paper prints" in plots.caption(toy, "any", points)
+
+
+def test_a_paper_with_two_printed_accuracies_of_one_run_is_refused(toy):
+    from fedrepro.errors import UsageError
+
+    spec = Path(toy.folder / "paper.toml")
+    t1 = SPEC[SPEC.index("[tables.t1]") : SPEC.index("[figures.any]")]
+    spec.write_text(SPEC + t1.replace("t1", "t2"))
+    rows = made.PUBLISHED.splitlines()[1:]
+    moved = "\n".join(row.replace(",t1,", ",t2,").replace(",55.76,", ",60.00,") for row in rows)
+    (toy.folder / "published.csv").write_text(made.PUBLISHED + moved + "\n")
+    with pytest.raises(UsageError, match="ends at a training accuracy of 55.76% here and 60.00% there"):
+        evaluate(load_paper(made.NAME, toy.root))
