@@ -113,7 +113,8 @@ def _exists(words: list[str], given: dict) -> None:
     if words[0] == "train":
         request.resolve(request.Request(**{key: given[key] for key in ASKED}, sets=tuple(given["sets"] or ())))
     elif words[0] == "run":
-        run.planned(map(load_paper, given["names"] or ()), given["method"])
+        only = run.Only(*(given[key] for key in ("method", "run", "table", "figure")))
+        run.wanted(map(load_paper, given["names"] or ()), only)
     elif words[:2] == ["show", "method"]:
         methods.find(given.pop("name"))
     elif given.get("paper"):

@@ -109,20 +109,18 @@ def test_runs_of_which_nothing_is_known_come_before_the_others():
     ],
 )
 def test_seconds_are_scaled_from_runs_on_the_same_data_and_network(change, times):
-    known = costs.Costs(None)
     config = RunConfig(method="fedavg", dataset="mnist", hyper={"epochs": 1}, rounds=50, seeds=(0, 1, 2))
-    known.samples = [costs.Sample("a", config, costs.Cost(60.0, 500))]
+    known = costs.Costs(None, [costs.Sample("a", config, costs.Cost(60.0, 500))])
     found = known.of("b", config.model_copy(update=change))
     assert found == ((None, 0) if times is None else (pytest.approx(60 * times), 500))
 
 
 def test_a_run_of_its_own_counts_more_than_its_method_and_that_more_than_another():
-    known = costs.Costs(None)
     config = RunConfig(method="fedavg", dataset="mnist", rounds=50)
     other = config.model_copy(update={"method": "fedsgd"})
-    known.samples = [costs.Sample(name, each, costs.Cost(s)) for name, each, s in (("a", other, 1), ("b", config, 4))]
-    assert known.of("c", config).seconds == 4
-    known.samples.append(costs.Sample("c", config, costs.Cost(9)))
+    samples = [costs.Sample(name, each, costs.Cost(s)) for name, each, s in (("a", other, 1), ("b", config, 4))]
+    assert costs.Costs(None, samples).of("c", config).seconds == 4
+    known = costs.Costs(None, [*samples, costs.Sample("c", config, costs.Cost(9))])
     assert known.of("c", config).seconds == 9
     assert known.of("d", config.model_copy(update={"method": "afl"})).seconds == pytest.approx(14 / 3)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -38,11 +40,10 @@ def recorded(found: Record) -> Cost:
 
 
 class Costs:
-    """The costs of a paper's runs. Records are read when the first estimate is asked for, and not before."""
+    """The costs of a paper's runs. Its records are read when the first estimate is asked for, and not before."""
 
-    def __init__(self, paper: Paper):
-        self.paper = paper
-        self.samples: list[Sample] | None = None
+    def __init__(self, paper: Paper | None, samples: Iterable[Sample] = ()):
+        self.paper, self.samples = paper, samples
 
     def of(self, run: str | None, config: RunConfig) -> Cost:
         """The estimate for a run: by its own record, even a stale one, else by those of its method, else by all.
@@ -50,15 +51,21 @@ class Costs:
         Only records on the same data and network count. Seconds are scaled by rounds, seeds and local work; what else
         changes the time of a step (batches, precision, a stopping rule) is not.
         """
-        if self.samples is None:
-            self.samples = list(_samples(self.paper))
-        alike = [each for each in self.samples if _kind(each.config) == _kind(config)]
-        own = [each for each in alike if each.run == run]
-        same = [each for each in alike if each.config.method == config.method]
-        if not (best := own or same or alike):
-            return Cost()
-        rates = [each.cost.seconds / _work(each.config) for each in best]
-        return Cost(fmean(rates) * _work(config), max(each.cost.memory for each in best))
+        kind = _kind(config)
+        for key in ((kind, "run", run), (kind, "method", config.method), (kind,)):
+            if rates := self._rates.get(key):
+                return Cost(rates[0] * _work(config), rates[1])
+        return Cost()
+
+    @cached_property
+    def _rates(self) -> dict[tuple, tuple[float, int]]:
+        """The mean seconds of a piece of work and the most memory: of a kind, by run, by method, and of all."""
+        found: dict[tuple, list[tuple[float, int]]] = {}
+        for each in (*self.samples, *(_samples(self.paper) if self.paper else ())):
+            kind, rate = _kind(each.config), each.cost.seconds / _work(each.config)
+            for key in ((kind, "run", each.run), (kind, "method", each.config.method), (kind,)):
+                found.setdefault(key, []).append((rate, each.cost.memory))
+        return {key: (fmean(rate for rate, _ in own), max(most for _, most in own)) for key, own in found.items()}
 
 
 def _samples(paper: Paper) -> Iterator[Sample]:
@@ -71,9 +78,9 @@ def _samples(paper: Paper) -> Iterator[Sample]:
             yield Sample(found.run, found.config, recorded(found))
 
 
-def _kind(config: RunConfig) -> tuple:
+def _kind(config: RunConfig) -> str:
     """What two runs must have in common to take as long for a step."""
-    return config.dataset, sorted(config.data.items(), key=str), config.hyper.get("net")
+    return json.dumps([config.dataset, config.data, config.hyper.get("net")], sort_keys=True)
 
 
 def _work(config: RunConfig) -> float:
