@@ -24,7 +24,7 @@ from fedrepro.records import record
 pytestmark = pytest.mark.slow
 
 # Runs of some seconds, of which none needs a pilot; the third is longer than the others together.
-LONG = commands.SPEC.replace("rounds = 6\n", "rounds = 220\n").replace('threshold = "pilot"', "threshold = 0.0")
+LONG = commands.SPEC.replace("rounds = 6\n", "rounds = 500\n").replace('threshold = "pilot"', "threshold = 0.0")
 SHORT = commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6")
 FOLDERS = {PLAIN: Path("runs", PAPER, "fedsgd", PLAIN), GAME: Path("runs", PAPER, "f-irm", GAME)}
 
@@ -250,7 +250,7 @@ def test_two_drivers_on_one_folder_share_the_runs(folder, undisturbed):
 # Slots
 
 
-def put_down(job, pipe, device, threads, there):
+def put_down(job, pipe, device, threads, there, folder):
     """In the place of a job's process: write down the GPU that it sees, and that it began and ended."""
 
     def trained(*_):
@@ -262,7 +262,7 @@ def put_down(job, pipe, device, threads, there):
         return "done", ""
 
     process.outcome = trained
-    process.child(job, pipe, device, threads, there)
+    process.child(job, pipe, device, threads, there, folder)
 
 
 class Quiet:

@@ -134,7 +134,7 @@ def test_samples_come_from_the_same_noise_at_every_look(made):
 
 
 def test_points_without_modes_and_a_stopping_rule_are_refused(made):
-    with pytest.raises(UsageError, match="made has no training accuracy to stop at: leave stop out"):
+    with pytest.raises(UsageError, match="made has no training accuracy to look at: leave stop out"):
         made(stop=Stop(threshold=0.5))
     config = RunConfig(method="made", dataset="points", rounds=1)
     bare = Federation(points().x, points().y, SIZES, {}, 2, {})

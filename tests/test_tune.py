@@ -176,7 +176,7 @@ def test_the_threshold_by_hand():
 
 @pytest.mark.parametrize(("hi", "margin"), [(0.9, 0.05), (0.7, 0.05), (0.66, 0.03), (0.6, 0.0)])
 def test_the_margin_is_at_most_half_of_the_way_to_hi(hi, margin):
-    found = Tuned(kind="pilot", threshold=0.6, hi=hi, config_digest="")
+    found = Tuned(kind="pilot", threshold=0.6, hi=hi, config_digest="0" * 64)
     config = pilot().settled(RunConfig(method="f-irm", dataset="digits", rounds=9), found)
     assert config.stop == Stop(threshold=0.6, warm_start=2, margin=margin)
 
@@ -290,7 +290,7 @@ def test_the_choice_is_the_first_that_no_other_beats(scores):
 
 
 def test_every_point_is_trained_and_the_best_one_entered(searched):
-    TUNED.write_text(json.dumps({"z-run": {"kind": "search", "chosen": {"lr": 1}, "config_digest": "a"}}))
+    TUNED.write_text(json.dumps({"z-run": {"kind": "search", "chosen": {"lr": 1}, "config_digest": "a" * 64}}))
     run, entry, log = find("digits-plain")
     assert run == "digits-plain"
     names = ["lr-1e-05", "lr-0.05", "lr-0.01"]

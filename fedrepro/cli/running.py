@@ -94,7 +94,7 @@ def _cluster(backend: str, partition: str | None, limit: str | None, jobs: int |
         raise UsageError(f"unknown backend {short(repr(backend))}: there is local and slurm.")
     if backend == "slurm":
         return {"partition": partition, "limit": limit, "most": jobs}
-    if partition or limit:
+    if partition is not None or limit is not None:
         raise UsageError("--partition and --time are of Slurm: they need --backend slurm.")
     return None
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from fedrepro.errors import UsageError, short
 
+GPU = r"([0-9]{1,4}|(GPU|MIG)-[0-9a-f-]{4,64})"  # as CUDA_VISIBLE_DEVICES names one
+
 
 @dataclass(frozen=True)
 class Workers:
@@ -24,7 +26,9 @@ def share(jobs: int | None, threads: int, gpus: str | None, per_gpu: int, device
 
     Without `gpus`, those that are visible. The cores are those that this process may use. Raises UsageError.
     """
-    if gpus is not None and not re.fullmatch(r"[\w-]+(,[\w-]+)*", gpus):
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"unknown device {short(repr(device))}: there is auto, cpu and cuda.")
+    if gpus is not None and not re.fullmatch(rf"{GPU}(,{GPU})*", gpus):
         raise UsageError(f"--gpus takes numbers with commas between, such as 0,1, and not {short(repr(gpus))}.")
     if gpus is not None and device == "cpu":
         raise UsageError("--gpus is for runs on GPUs: leave out --device cpu.")

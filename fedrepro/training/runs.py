@@ -121,8 +121,9 @@ def probe(place: Place) -> None:
     write_text(place.folder / ".probe", "").unlink()
     for part in place.folder.glob(PARTS):
         part.unlink()
-    for folder in made:
-        folder.rmdir()
+    with contextlib.suppress(OSError):  # another run's record may be in it by now
+        for folder in made:
+            folder.rmdir()
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ class Tuned(Kinded):
     threshold: Fraction = 0
     hi: Fraction = 1
     chosen: dict[str, int | float] = {}
-    config_digest: str
+    config_digest: str = Field(pattern="^[0-9a-f]{64}$")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
