@@ -51,7 +51,7 @@ class Quiet:
     """A board that shows nothing, and has its driver stop after so many runs."""
 
     def __init__(self, most: int | None = None):
-        self.most, self.ended = most, 0
+        self.most = most
 
     def look(self, driver: local.Driver) -> None:
         """Stop the driver when it is time."""
@@ -83,7 +83,7 @@ def empty(job, *given) -> None:
 
 
 def stopped(*given) -> tuple[str, str]:
-    """What `recorded` does, unless it is told to stop."""
+    """As `recorded`, unless it is told to stop."""
     try:
         return recorded(*given)
     except KeyboardInterrupt:

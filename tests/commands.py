@@ -71,6 +71,20 @@ tiny-2024,t1,Digits,type=none,FedSGD,test_accuracy,20.5,1,percent,
 tiny-2024,t1,Digits,type=parallel,F-IRM,test_accuracy,30,1,percent,
 """
 
+# The paper with a search of the rate of its first run.
+SEARCH = """
+[defaults.search]
+seed = 1000
+rounds = 3
+metric = "train_accuracy"
+last = 2
+grid = { lr = [0.01, 1e-5] }
+
+[axes.dataset"""
+SEARCHED = SPEC.replace("\n[axes.dataset", SEARCH, 1).replace(
+    'method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'
+)
+
 
 @dataclass(frozen=True)
 class Done:

@@ -1,11 +1,10 @@
-"""What is shown of many jobs: one live table on a terminal, plain lines elsewhere, and how they went."""
+"""The display of many jobs: one live table on a terminal, plain lines elsewhere, and how they went."""
 
-import io
 import re
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
+from screens import Clock, console
 
 from fedrepro.cli.board import Board, summary
 from fedrepro.cli.progress import INTERVAL
@@ -14,22 +13,9 @@ from fedrepro.pipeline.plan import Job
 from fedrepro.pipeline.process import At
 
 
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
     return Clock()
-
-
-def console(terminal=False):
-    return Console(file=io.StringIO(), force_terminal=terminal, width=80, color_system=None)
 
 
 def work(name, at=None, **how):

@@ -268,16 +268,7 @@ def test_the_pilot_says_what_it_found_and_enters_it(inside):
 
 
 def test_the_search_says_what_it_chose_and_enters_it(folder):
-    section = """
-[defaults.search]
-seed = 1000
-rounds = 3
-metric = "train_accuracy"
-last = 2
-grid = { lr = [0.01, 1e-5] }
-"""
-    spec = commands.SPEC.replace("[axes.dataset", f"{section}\n[axes.dataset", 1).replace('"pilot", warm', "0.6, warm")
-    commands.paper(folder, spec.replace('method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'))
+    commands.paper(folder, commands.SEARCHED.replace('"pilot", warm', "0.6, warm"))
     assert (
         f"find it with `fedrepro tune --paper {PAPER} --run {PLAIN}`"
         in fedrepro("train", "--paper", PAPER, "--run", PLAIN).fault

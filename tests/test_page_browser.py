@@ -11,6 +11,8 @@ import pytest
 from pages import built
 from playwright.sync_api import expect, sync_playwright
 
+from fedrepro.records.config import RunConfig
+
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SIZES = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
@@ -123,10 +125,10 @@ def test_a_number_opens_where_it_comes_from(visit, size):
     assert (record["paper"], record["run"]) == (paper, name)
     assert record["identity"]["data"] in text
     assert record["identity"]["config"] in text
-    config, resolved = record["config"], record["resolved"]
+    config, resolved = RunConfig.model_validate(record["config"]), record["resolved"]
     assert [json.loads(each) for each in dialog.locator("details pre").all_text_contents()] == [
-        config,
-        {key: value for key, value in resolved.items() if key not in config["hyper"]},
+        config.model_dump(mode="json"),
+        {key: value for key, value in resolved.items() if key not in config.hyper},
     ]
     assert dialog.evaluate("(e) => e.scrollWidth <= e.clientWidth")
     tab.keyboard.press("Escape")

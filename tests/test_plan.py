@@ -20,18 +20,6 @@ from fedrepro.pipeline.workers import share
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
 
-SEARCH = """
-[defaults.search]
-seed = 1000
-rounds = 3
-metric = "train_accuracy"
-last = 2
-grid = { lr = [0.01, 1e-5] }
-
-[axes.dataset"""
-SEARCHED = commands.SPEC.replace("\n[axes.dataset", SEARCH, 1).replace(
-    'method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'
-)
 TRAIN = f"fedrepro train --paper {PAPER} --run"
 TUNE = f"fedrepro tune --paper {PAPER} --run"
 
@@ -51,7 +39,7 @@ def seconds(folder):
 
 
 def test_what_a_run_needs_comes_before_it(folder):
-    commands.paper(folder, SEARCHED)
+    commands.paper(folder, commands.SEARCHED)
     made = plan([load_paper(PAPER)])
     points = [f"{TUNE} {PLAIN} --point lr-{lr}" for lr in ("0.01", "1e-05")]
     assert [job.command for job in made.ordered] == [

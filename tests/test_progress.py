@@ -1,31 +1,17 @@
 """What is shown while training: the facts, a bar on a terminal, few plain lines elsewhere."""
 
-import io
 import re
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
+from screens import Clock, console
 
 from fedrepro.cli import progress
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 100.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
 def clock():
     return Clock()
-
-
-def console(terminal=False, width=80):
-    return Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
 
 
 def training_at(round, rounds, running=1, ended=0, accuracies=()):

@@ -49,7 +49,7 @@ def locked() -> dict[str, str]:
 
 
 def declared() -> list[Requirement]:
-    """What pyproject.toml asks for: to run, to test and to build. Ray is for who has it: nothing imports it."""
+    """The packages that pyproject.toml asks for, to run, test and build. Ray is for who has it: nothing imports it."""
     extras = PROJECT["project"]["optional-dependencies"].items()
     extras = [line for name, extra in extras if name != "ray" for line in extra]
     return list(map(Requirement, PROJECT["project"]["dependencies"] + extras + PROJECT["build-system"]["requires"]))

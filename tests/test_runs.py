@@ -26,7 +26,7 @@ from fedrepro.records.record import Place
 from fedrepro.training import identity, runs
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.lanes import Lane
-from fedrepro.training.runs import STOPPING
+from fedrepro.training.signals import STOPPING
 from fedrepro.training.train import Training
 
 ROOT = Path(__file__).parents[1]

@@ -74,7 +74,7 @@ def submit(*more):
 
 
 def logs():
-    """What all jobs have printed."""
+    """The output of all jobs."""
     return "".join(path.read_text() for path in Path(".fedrepro/slurm").glob("*.out"))
 
 

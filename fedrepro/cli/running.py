@@ -89,7 +89,7 @@ def run(
 
 
 def _cluster(backend: str, partition: str | None, limit: str | None, jobs: int | None) -> dict | None:
-    """What Slurm is asked for; None of the local backend."""
+    """The settings of Slurm; None of the local backend."""
     if backend not in ("local", "slurm"):
         raise UsageError(f"unknown backend {short(repr(backend))}: there is local and slurm.")
     if backend == "slurm":
@@ -100,7 +100,7 @@ def _cluster(backend: str, partition: str | None, limit: str | None, jobs: int |
 
 
 def _counts(made: Plan) -> list[str]:
-    """What is planned and what is left."""
+    """The counts of runs and of the jobs before them."""
     recorded = sum(target.recorded for target in made.targets)
     lines = [f"{len(made.targets)} runs planned, {recorded} recorded, {len(made.targets) - recorded} to train"]
     kinds = Counter(job.kind for job in made.jobs.values())

@@ -114,11 +114,12 @@ def respond_in_turn(game: Game, state: State, batch: Batch) -> tuple[State, Metr
     for k in reversed(range(game.n)):
         part = batch._replace(**{name: getattr(batch, name)[k : k + 1] for name in ("clients", "x", "y", "live")})
         fresh, loss = answer(game, (k,), state, lambda chosen: own[chosen[0]], part)
-        accepted.insert(0, trees.finite(fresh["opt"]))
-        own[k] = trees.map_tree(lambda new, old: torch.where(accepted[0][0], new, old), fresh, own[k])
+        sound = trees.finite(fresh["opt"])
+        own[k] = trees.map_tree(partial(torch.where, sound[0]), fresh, own[k])
         losses.append(loss)
+        accepted.append(sound)
     played = trees.map_tree(lambda *leaf: torch.cat(leaf), *own)
-    metrics = {"loss": torch.stack(losses).mean(), "accepted": torch.cat(accepted)}
+    metrics = {"loss": torch.stack(losses).mean(), "accepted": torch.cat(accepted[::-1])}
     return {"clients": played, "server": state["server"]}, metrics
 
 

@@ -45,6 +45,11 @@ class Cell:
     readings: tuple[tuple[str, str], ...] = ()
 
     @property
+    def trained(self) -> tuple[str, ...]:
+        """Its runs and those of its other readings."""
+        return (*self.runs, *(run for _, run in self.readings))
+
+    @property
     def key(self) -> tuple[str, ...]:
         """The key on which published.csv is joined."""
         return (self.table, self.dataset, self.variant, self.method, self.metric)
@@ -103,8 +108,7 @@ class Paper:
 
     def table_runs(self, table: str) -> list[str]:
         """The names of the runs that fill a table, in the order of its cells, those of other readings included."""
-        runs = (run for cell in self.cells(table) for run in (*cell.runs, *(run for _, run in cell.readings)))
-        return list(dict.fromkeys(runs))
+        return list(dict.fromkeys(run for cell in self.cells(table) for run in cell.trained))
 
     # Figures
 

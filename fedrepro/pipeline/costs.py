@@ -34,7 +34,7 @@ class Sample:
 
 
 def recorded(found: Record) -> Cost:
-    """What the seeds of a record took together."""
+    """The cost of all seeds of a record together."""
     memory = max(seed.provenance.peak_rss_mb or 0 for seed in found.seeds.values())
     return Cost(sum(seed.seconds for seed in found.seeds.values()), memory)
 
@@ -79,7 +79,7 @@ def _samples(paper: Paper) -> Iterator[Sample]:
 
 
 def _kind(config: RunConfig) -> str:
-    """What two runs must have in common to take as long for a step."""
+    """The traits that two runs share if a step takes as long in both."""
     return json.dumps([config.dataset, config.data, config.hyper.get("net")], sort_keys=True)
 
 

@@ -22,7 +22,7 @@ POLL = 1.0  # seconds between two looks at a lock that another process holds
 
 
 class Display(Protocol):
-    """What is told while a job is done: the training after each round, and lines for the user."""
+    """A listener while a job is done: the training after each round, and lines for the user."""
 
     def watch(self, training: Training) -> None:
         """See the training after a round."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext
@@ -21,8 +21,9 @@ from typing import Protocol
 from fedrepro.errors import FedreproError, Interrupted
 from fedrepro.files import held
 from fedrepro.pipeline.plan import Job
-from fedrepro.pipeline.process import STOPPING, TICK, At, child
+from fedrepro.pipeline.process import TICK, At, child
 from fedrepro.pipeline.workers import Workers
+from fedrepro.training.signals import STOPPING, signals
 
 
 @dataclass(eq=False)
@@ -42,7 +43,7 @@ class Work:
 
 
 class Board(Protocol):
-    """What shows how jobs go."""
+    """A display of how jobs go."""
 
     def started(self, work: Work) -> None:
         """See a job begin."""
@@ -165,7 +166,7 @@ class Driver:
             self.board.say("one failed: those that run stop after their round, and no other is started")
             self.stop()
 
-    def _asked(self) -> None:
+    def _asked(self, asked: list[int]) -> None:
         if not self.stops:
             self.board.say("stopping after the rounds that are played; a second signal stops at once, without them")
         self.stop()
@@ -197,20 +198,3 @@ def available() -> float:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) / 1024
     return float("inf")
-
-
-@contextlib.contextmanager
-def signals(heard: Callable[[], None]) -> Iterator[list[int]]:
-    """Inside the block, `heard` is called at each SIGINT and SIGTERM, which are also noted in the list it yields."""
-    asked: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        asked.append(number)
-        heard()
-
-    old = {each: signal.signal(each, stop) for each in STOPPING}
-    try:
-        yield asked
-    finally:
-        for each, handler in old.items():
-            signal.signal(each, handler)

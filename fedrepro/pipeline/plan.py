@@ -1,4 +1,4 @@
-"""What is still to be done for the runs of papers: jobs, each a process of its own, in the order in which they start.
+"""Plans: the jobs that are left for the runs of papers, each a process of its own, in the order in which they start.
 
 Manifests come first, then extractors, pilots and searches, then runs; the longest of them first, after those of which
 nothing is known. Planning needs no PyTorch.
@@ -32,7 +32,7 @@ KINDS = {"fetch": 0, "extractor": 1, "point": 2, "study": 2, "run": 3}  # kind -
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does, and the command that does it alone.
+    """The task of one process, and the command that does it alone.
 
     `kind`: one of KINDS. `of`: what it is about, a source or the names of paper, run and point. `needs`: the commands
     of the jobs that it waits for. `trains`: the run that it trains, where its configuration is known already.
@@ -193,10 +193,9 @@ def _extractor(made: Plan, config: RunConfig) -> frozenset[str]:
     """The job that makes the network which judges what a run generates, where one does and it is not there."""
     if not samples(config).endswith(".png"):
         return frozenset()
-    source, inception = DATASETS[config.dataset].source, config.watch.extractor == "inception"
-    ours = config.watch.extractor == "cnn" or not (inception or extractors.inception())
-    name = source if ours else "inception"
-    if not _absent(name):
+    source, wanted = DATASETS[config.dataset].source, config.watch.extractor
+    name = "inception" if wanted == "inception" else source
+    if not _absent(name) or (wanted == "auto" and not _absent("inception")):
         return frozenset()
     needs = frozenset() if name == "inception" else _manifest(made, config.dataset)
     return made.add(Job("extractor", (name,), f"fedrepro extractor {name}", needs))

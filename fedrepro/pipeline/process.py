@@ -22,6 +22,7 @@ from fedrepro.errors import FedreproError, Interrupted
 from fedrepro.pipeline import run as pipeline
 from fedrepro.pipeline.plan import Job
 from fedrepro.records.config import RunConfig
+from fedrepro.training.signals import STOPPING
 
 if TYPE_CHECKING:
     from fedrepro.pipeline.job import Display
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 # What a training imports: once in the server, and not in each of its processes.
 PRELOADED = ("fedrepro.pipeline.job", "sklearn.datasets", "numba", "torch._dynamo", "torchvision")
-STOPPING = (signal.SIGINT, signal.SIGTERM)
 TICK = 0.5  # seconds between two looks at locks, and the least between two messages of a process
 SELDOM = 30.0  # seconds between two lines of a job that prints
 

@@ -15,11 +15,12 @@ from collections.abc import Iterable
 from functools import partial
 
 from fedrepro.errors import FedreproError, Interrupted, UsageError
-from fedrepro.pipeline.local import Board, Work, signals
+from fedrepro.pipeline.local import Board, Work
 from fedrepro.pipeline.plan import Job, waves
 from fedrepro.pipeline.process import Printed, outcome
 from fedrepro.pipeline.workers import Workers
 from fedrepro.records import paths
+from fedrepro.training.signals import signals
 
 try:
     import submitit
@@ -155,7 +156,7 @@ class Slurm:
             self.board.say("one failed: the others are cancelled, and those that run stop after their round")
             self._cancel()
 
-    def _asked(self) -> None:
+    def _asked(self, asked: list[int]) -> None:
         if not self.stops:
             self.board.say("cancelling its jobs of Slurm, those that run after their round")
         self._cancel()
@@ -176,7 +177,7 @@ def _queue(name: str) -> dict[str, str]:
 
 
 def _result(sent: submitit.Job) -> tuple[str, str]:
-    """What a job that has a result returned; one that submitit could not run has none to take."""
+    """The result of a job that has one; one that submitit could not run has none to take."""
     try:
         return sent.result()
     except UncompletedJobError:

@@ -28,14 +28,15 @@ def above(rule: Crossings, accuracy: float) -> range:
 
 
 class Passed:
-    """What a seed has shown while it trains: the highest level that it exceeded, now and as it last crossed each level.
+    """The levels that a seed exceeded and crossed while it trains: the highest, now and as it last crossed each one.
 
     The plateau, and so the margin of a level, is known at the end alone. So a crossing is new if it is the first one
-    for some margin that the level may turn out to have.
+    for some margin that the level may turn out to have. `newest`: the round of the last one that was new.
     """
 
     def __init__(self, rule: Crossings):
-        self.rule, self.peak, self.seen = rule, 0, dict.fromkeys(levels(rule), -1)
+        self.rule, self.peak, self.newest = rule, 0, 0
+        self.seen = dict.fromkeys(levels(rule), -1)
 
     def new(self, round: int, accuracy: float) -> bool:
         """Whether the accuracy after a round makes a new crossing of some level; it counts as crossed from then on."""
@@ -46,6 +47,7 @@ class Passed:
         crossed = [level for level in above(self.rule, accuracy) if level <= self.peak]
         fresh = [level for level in crossed if self.seen[level] < min(self.peak, level + widest)]
         self.seen |= dict.fromkeys(fresh, self.peak)
+        self.newest = round if fresh else self.newest
         return bool(fresh)
 
 

@@ -27,8 +27,7 @@ STYLES = {  # of statuses and verdicts, in the order in which they are counted
     "not-compared": "", "calibrated": "cyan",
     "holds": "green", "fails": "bold red", "undecided": "yellow", "above": "green", "below": "bold red",
 }  # fmt: skip
-REMARKS = {"not-run": "Not run", "missing": "Missing", "deviation": "Declared deviation"}
-REMARKS |= {"calibrated": "Calibrated"}
+REMARKS = {"not-run": "Not run", "missing": "Missing", "deviation": "Declared deviation", "calibrated": "Calibrated"}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from fedrepro.papers.schema.cells import words
 from fedrepro.results.cells import compared
 
 PRINTED = {"marker": "*", "markersize": 11, "markeredgecolor": "black", "markeredgewidth": 0.5, "linestyle": "none"}
-
 LEAD = "A point for each threshold that stops all seeds; a star at the pair that the paper prints."
 
 
@@ -45,7 +44,7 @@ def _printed(paper: Paper) -> dict[str, tuple[float, float]]:
     numbers, found = compared(paper), {}
     for table in paper.spec.tables:
         for cell in paper.cells(table):
-            for run in (*cell.runs, *(run for _, run in cell.readings)):
+            for run in cell.trained:
                 found.setdefault(run, {}).setdefault(cell.metric, numbers[cell.key])
     wanted = ("train_accuracy", "test_accuracy")
     return {run: tuple(own[each] for each in wanted) for run, own in found.items() if own.keys() >= {*wanted}}

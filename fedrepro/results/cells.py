@@ -77,7 +77,7 @@ def measures(paper: Paper, name: str, runs: dict[str, Run]) -> tuple[Groups, dic
     found, faults, reads = {}, {}, {}
     for cell in paper.cells(name):
         for metric in filter(None, (cell.read.metric, cell.read.spread, cell.read.floor)):
-            for run in (*cell.runs, *(run for _, run in cell.readings)):
+            for run in cell.trained:
                 reads.setdefault(run, {})[metric] = None
     for run, metrics in reads.items():
         try:
@@ -183,7 +183,7 @@ def _row(
         "chosen": _chosen(paper, cell.runs[0]) if cell.runs else "",
         **{"budget": paper.budget, "label": label.label},
     }
-    fault = next((faults[run] for run in (*cell.runs, *(run for _, run in cell.readings)) if run in faults), "")
+    fault = next((faults[run] for run in cell.trained if run in faults), "")
     verdict = partial(_compared, table.tolerance, cell, remark_on(table.calibrated, facts), compare=label.compare)
     others = []
     for reading, name in cell.readings if not fault else ():

@@ -95,7 +95,7 @@ def printed(paper: Paper, numbers: Mapping[tuple[str, ...], float]) -> dict[str,
             remark = remark_on(paper.table(table).calibrated, cell.facts | {"budget": paper.budget})
             if remark is None or cell.metric != remark.metric:
                 continue
-            for run in (*cell.runs, *(run for _, run in cell.readings)):
+            for run in cell.trained:
                 wanted = numbers[cell.key] / 100
                 if found.setdefault(run, wanted) != wanted:
                     fault = f"run {run} ends at a training accuracy of {found[run]:.2%} here and {wanted:.2%} there"

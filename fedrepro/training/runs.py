@@ -7,13 +7,13 @@ import os
 import platform
 import resource
 import shlex
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,11 +34,11 @@ from fedrepro.training import memory
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.identity import current, extractor, identity, samples
 from fedrepro.training.lanes import Lane
+from fedrepro.training.signals import signals
 from fedrepro.training.train import Training
 
 WRITING = 20  # times as long as a checkpoint took to write, training goes on before the next
 PACKAGES = ("torch", "torchvision", "numpy", "numba", "fedrepro")
-STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def locked(place: Place) -> Iterator[None]:
 
 def run_through(training: Training, checkpoints: Checkpoints, began: dict, watch: Callable, every: float) -> None:
     """Play all rounds, with a checkpoint when one is due and when a signal asks to stop."""
-    with signals(checkpoints.say) as asked:
+    with signals(partial(heard, say=checkpoints.say)) as asked:
         saved, wait = time.monotonic(), every
         try:
             for _ in training:
@@ -164,27 +164,12 @@ def run_through(training: Training, checkpoints: Checkpoints, began: dict, watch
             raise Interrupted(f"stopped after round {reached}; the same command goes on from there.") from stop
 
 
-@contextlib.contextmanager
-def signals(say: Callable[[str], None]) -> Iterator[list[int]]:
-    """Inside the block, a first SIGINT or SIGTERM is noted in the list that it yields, so that the round can end.
-
-    Any further one raises KeyboardInterrupt, in the midst of the round.
-    """
-    asked: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        asked.append(number)
-        if len(asked) > 1:
-            raise KeyboardInterrupt
-        with contextlib.suppress(OSError, SystemExit):  # where nobody can read it any more, the round ends all the same
-            say("stopping after this round; a second signal stops at once, without it")
-
-    old = {each: signal.signal(each, stop) for each in STOPPING}
-    try:
-        yield asked
-    finally:
-        for each, handler in old.items():
-            signal.signal(each, handler)
+def heard(asked: list[int], say: Callable[[str], None]) -> None:
+    """Answer a signal: after a first one the round ends; a further one raises KeyboardInterrupt in its midst."""
+    if len(asked) > 1:
+        raise KeyboardInterrupt
+    with contextlib.suppress(OSError, SystemExit):  # where nobody can read it any more, the round ends all the same
+        say("stopping after this round; a second signal stops at once, without it")
 
 
 def kept(place: Place, config: RunConfig, wanted: Identity) -> dict[int, Trained]:

@@ -124,7 +124,8 @@ class Training:
             lost |= not (loss.isfinite() if self.method.generate else self._follow(lane, row, lost))
         if lost and not followed:
             return "diverged"
-        tested, crossing = None, (lane.stopped and not followed) or self._passes(lane)
+        crossing = (lane.stopped and not followed) or (lane.passed and lane.passed.newest == self.round)
+        tested = None
         if last or crossing or self.round % self.config.watch.test_every == 0:
             tested = lane.judge.tests(self.method, trees.one(self.state, row))
             if not finite(tested):
@@ -146,12 +147,9 @@ class Training:
         accuracy, loss = self._look(lane, row)
         lane.record(self.round, "train_accuracy", accuracy)
         lane.record(self.round, "train_loss", loss)
+        if lane.passed:
+            lane.passed.new(self.round, accuracy)
         return bool(np.isfinite(loss)) and (lost or self._cross(lane, row, accuracy))
-
-    def _passes(self, lane: Lane) -> bool:
-        """Whether a classifier that was looked at in this round has fallen below a level for the first time."""
-        looked = [value for at, metric, value in lane.curve[-2:] if (at, metric) == (self.round, "train_accuracy")]
-        return bool(lane.passed and looked and lane.passed.new(self.round, looked[0]))
 
     def _cross(self, lane: Lane, row: int, accuracy: float) -> bool:
         """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift.
