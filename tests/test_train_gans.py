@@ -2,6 +2,8 @@
 
 import copy
 import io
+import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -297,7 +299,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(judged, changes):
 
     def stop(training):
         if training.round == 2:
-            runs.os.kill(runs.os.getpid(), runs.signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(runs.Interrupted):
         execute(config, "cut", watch=stop)
