@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 from pathlib import Path
 
 import made
@@ -74,7 +73,7 @@ def test_declared_deviation_passes_with_its_reason(tmp_path):
     report = checked(tmp_path, declared('{ method = "Plain", metric = "train_accuracy" }'), toys_plain=OUTSIDE)
     report.enforce()
     assert statuses(report)[:2] == ["deviation", "within"]
-    assert "its budget is unknown." in shown(report)
+    assert "its budget is unknown." in shown(report, reasons=True)
 
 
 def test_declared_deviation_that_is_none_any_more_fails(tmp_path):
@@ -129,7 +128,7 @@ def test_cell_left_out_with_a_reason_passes(tmp_path):
     report = checked(tmp_path, spec)
     report.enforce()
     assert statuses(report) == ["within"] * 4 + ["not-run"] * 2
-    assert "there was no time." in shown(report)
+    assert "there was no time." in shown(report, reasons=True)
 
 
 def test_smoke_is_never_compared(tmp_path):
@@ -138,38 +137,72 @@ def test_smoke_is_never_compared(tmp_path):
     assert set(statuses(report)) == {"not-compared"}
 
 
-def test_report_for_the_terminal_has_the_counts_the_cells_their_tolerance_and_the_problems(tmp_path):
-    text = shown(checked(tmp_path, toys_plain=OUTSIDE))
-    assert "toy-2022: 6 cells: 5 within, 1 outside" in text
+def test_a_row_for_each_table_has_its_counts_and_the_verdict_stands_last(tmp_path):
+    *heads, row, problem, last = shown(checked(tmp_path, toys_plain=OUTSIDE)).splitlines()
+    assert (heads[0].split(), row.split()) == (
+        ["paper", "table", "numbers", "within", "outside"],
+        ["toy-2022", "t1", "6", "5", "1"],
+    )
+    assert "declare the deviation in paper.toml" in problem
+    assert last == "FAIL: 5 of 6 compared numbers are within tolerance; problems: 1."
+    last = shown(checked(tmp_path)).splitlines()[-1]
+    assert last == "PASS: 6 of 6 compared numbers are within tolerance."
+
+
+def test_a_declared_deviation_passes_and_is_counted(tmp_path):
+    text = shown(checked(tmp_path, declared('{ method = "Plain" }'), toys_plain=[(0.7, 0.3)] * 3))
+    last = text.splitlines()[-1]
+    assert last == "PASS: 4 of 6 compared numbers are within tolerance, 2 outside with a declared reason."
+    assert "its budget is unknown" not in text
+
+
+def test_reasons_have_the_numbers_their_tolerance_and_its_reason(tmp_path):
+    text = shown(checked(tmp_path, toys_plain=OUTSIDE), reasons=True)
     assert "-13.88" in text
-    assert "±3" in text
+    assert "allowed ±3" in text
     assert "Tolerance of t1: the larger of 2 published standard deviations and 3 points, because the toy says" in text
-    assert "declare the deviation in paper.toml" in text
 
 
-def test_cells_with_the_same_reason_share_a_row_unless_all_are_asked_for(tmp_path):
+def test_numbers_with_the_same_reason_share_it(tmp_path):
     spec = made.SPEC + '\n[[tables.t1.not_run]]\nwhen = { type = "parallel" }\nreason = "there was no time"\n'
     spec += '\n[[tables.t1.deviations]]\nwhen = { type = "sequential" }\nreason = "it is a toy"\n'
     report = checked(tmp_path, spec, toys_game_sequential=[(0.8, 0.5)] * 3)
-    text = shown(report)
-    assert (text.count("there was no time."), text.count("it is a toy."), text.count("2 cells")) == (1, 1, 2)
+    text = shown(report, reasons=True)
+    assert (text.count("there was no time."), text.count("it is a toy."), text.count("2 numbers")) == (1, 1, 2)
     assert "-16.56 to +24.24" in text
-    text = shown(report, every=True)
-    assert (text.count("there was no time."), text.count("it is a toy."), text.count("2 cells")) == (2, 2, 0)
-    assert "-16.56 to" not in text
 
 
-def test_every_paper_s_cells_with_a_reason_have_a_row_each_and_ranges_are_told():
-    report = check(load_papers(Path(__file__).parents[1]))
-    text, told = shown(report, every=True), report.cells[report.cells.reason != ""]
-    assert len(re.findall(r"^│ \S", text, re.M)) == len(told)
-    ranged = told[told.least.notna()]
-    assert len(ranged) > 0
-    assert all(f" {row.least:g} to {row.greatest:g} " in text for row in ranged.itertuples())
+def test_of_one_table_its_row_and_its_reasons_alone_are_shown(project):
+    lines = shown(project, table="fig3b", reasons=True).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("flgames-2022 ")] == ["fig3b"] + ["fig3b,"] * (
+        len([line for line in lines if line.startswith("flgames-2022 fig3b,")])
+    )
+    assert not [line for line in lines if line.startswith(("gma-2022", "claims of"))]
+
+
+def test_all_papers_fit_a_screen_of_80_columns(project):
+    lines = shown(project, width=80).splitlines()
+    assert len(lines) < 45
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if "…" in line]
+    assert lines[-1].startswith("PASS") or lines[-2].startswith("PASS")
+
+
+def test_every_reason_is_told_and_so_are_ranges(project):
+    text, told = shown(project, reasons=True, width=10_000), project.cells[project.cells.reason != ""]
+    assert all(reason in text for reason in told.reason)
+    alone = told[~told.duplicated(["paper", "table", "status", "reason"], keep=False) & told.least.notna()]
+    assert all(f"allowed {row.least:g} to {row.greatest:g}" in text for row in alone.itertuples())
+
+
+@pytest.fixture(scope="module")
+def project():
+    """The verdict on the papers of the project."""
+    return check(load_papers(Path(__file__).parents[1]))
 
 
 def test_cells_outside_have_a_row_each(tmp_path):
-    text = shown(checked(tmp_path, toys_plain=[(0.7, 0.3)] * 3))
+    text = shown(checked(tmp_path, toys_plain=[(0.7, 0.3)] * 3), reasons=True)
     assert text.count("no deviation is declared.") == 2
 
 
@@ -181,7 +214,7 @@ def test_metrics_of_a_paper(tmp_path):
     assert metrics["mean_difference"] == {"percent": 3.165}  # 13.88, 0.6, 0.24, 0.44, 1.97, 1.86
 
 
-def shown(report, **options):
-    console = Console(width=250, file=io.StringIO())
+def shown(report, width=250, **options):
+    console = Console(width=width, file=io.StringIO())
     console.print(verdict.show(report, **options))
     return console.file.getvalue()

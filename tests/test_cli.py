@@ -343,7 +343,12 @@ def test_the_command_beside_a_number_of_the_page_gives_that_number(inside, tmp_p
 
 
 def test_check_prints_its_verdict(inside):
-    assert inside["check"].out == fedrepro("check", PAPER).out == f"{PAPER}: 2 cells: 2 within\n"
+    said = fedrepro("check", PAPER).out
+    assert inside["check"].out == fedrepro("check", PAPER, "t1").out == said
+    assert said.splitlines()[1:] == [
+        f"{PAPER}  t1           2       2",
+        "PASS: 2 of 2 compared numbers are within tolerance.",
+    ]
     found = json.loads(fedrepro("check", "--json").out)
     assert (found["counts"][PAPER]["t1"]["within"], found["problems"]) == (2, [])
 
@@ -356,7 +361,7 @@ def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatc
     fedrepro("evaluate")
     done = fedrepro("check")
     assert done.code == 3
-    assert "2 outside" in done.out
+    assert done.out.splitlines()[-1] == "FAIL: 0 of 2 compared numbers are within tolerance; problems: 2."
     assert done.fault.startswith("error: tiny-2024, t1, Digits, type=none, FedSGD, test_accuracy: reproduced ")
     assert len(json.loads(fedrepro("check", "--json").out)["problems"]) == 2
 

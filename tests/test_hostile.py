@@ -79,6 +79,7 @@ WITH = {  # (command, argument) or command -> the other arguments
     ("data show", "paper"): (),
     ("show table", "paper"): ("t1",),
     ("show table", "table"): (PAPER,),
+    ("check", "table"): (PAPER,),
 }
 NEEDS = {  # command -> what it needs beside the tiny paper
     "bench": lambda: Path("benchmarks").symlink_to(ROOT / "benchmarks"),

@@ -255,7 +255,7 @@ def test_a_claim_that_fails_is_a_finding_and_no_problem(toy):
     found = check([toy])
     assert found.claims["toy-2022"]["accurate"] == "fails"
     assert all("test_accuracy: reproduced" in problem for problem in found.problems)
-    assert "; claims: 3 holds, 1 fails" in drawn(verdict.show(found))
+    assert "claims of toy-2022: 3 holds, 1 fails" in drawn(verdict.show(found))
 
 
 def test_a_single_seed_has_no_interval(toy):

@@ -25,6 +25,7 @@ from fedrepro.cli.options import (
     Method,
     Mode,
     OnePaper,
+    OneTable,
     Paper,
     Precision,
     Run,
@@ -179,22 +180,29 @@ def report(
 @app.command()
 def check(
     paper: OnePaper = None,
+    table: OneTable = None,
     as_json: AsJson = False,
-    every: Annotated[bool, typer.Option("--all", help="A row for each cell, where cells would share one.")] = False,
+    reasons: Annotated[bool, typer.Option("--reasons", help="Say why numbers are not within tolerance.")] = False,
 ) -> None:
     """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared.
 
-    The records are evaluated afresh, and must give the frames that `evaluate` wrote. Nothing is written.
+    The records are evaluated afresh, and must give the frames that `evaluate` wrote. Nothing is written. With TABLE
+    its row alone is shown; the verdict, in the last line, is about the whole paper.
     """
     from fedrepro.files import json_text
     from fedrepro.report import verdict
     from fedrepro.results import check
 
-    found = check.check(papers(paper))
+    if as_json and (table or reasons):
+        raise UsageError("--json has all tables, with reasons: leave TABLE and --reasons out.")
+    asked = papers(paper)
+    if table is not None:
+        asked[0].table(table)
+    found = check.check(asked)
     if as_json:
         typer.echo(json_text(found.as_json()), nl=False)
     else:
-        console().print(verdict.show(found, every))
+        console().print(verdict.show(found, table, reasons))
     found.enforce()
 
 

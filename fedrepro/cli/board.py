@@ -100,7 +100,7 @@ class Board:
             loss = f"{at.loss:.4g}" if at and at.loss is not None else "–"
             accuracy = f"{at.accuracy:.1%}" if at and at.accuracy is not None else "–"
             table.add_row(work.job.name, _round(work), loss, accuracy, self._left(work))
-        return Group(table, Text(self._counts(driver)))
+        return Group(*([table] if table.rows else []), Text(self._counts(driver)))
 
     def _left(self, work: Work) -> str:
         """The time to the last round, by the rounds that were seen."""

@@ -73,6 +73,9 @@ Compare = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 OnePaper = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.", show_default=False)]
+OneTable = Annotated[
+    str | None, typer.Argument(metavar="[TABLE]", help="A table of PAPER; all without it.", show_default=False)
+]
 Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]
 
 

@@ -3,64 +3,91 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
 import pandas as pd
 from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from fedrepro.report.layout import STYLES
 from fedrepro.results.cells import allowed, reproduced, spread_out
 from fedrepro.results.check import Check
+from fedrepro.results.frames import COMPARED, STATUSES
 
-HEADS = ("table", "cell", "published", "reproduced", "difference", "allowed", "status", "reason")
+MOST = 20  # problems shown
 
 
-def show(found: Check, every: bool = False) -> Group:
-    """For each paper the counts and the cells that are not simply within tolerance; then the problems.
+def show(found: Check, table: str | None = None, reasons: bool = False) -> Group:
+    """The numbers of each table by status, or of one; the claims of each paper; the problems; the verdict.
 
-    Cells of a table with the same status and reason share a row, but for those outside; with `every` none do.
+    With `reasons`, below them, why numbers are not simply within tolerance: numbers of a table with the same status and
+    reason share a paragraph, but for those outside.
     """
-    parts: list[Table | Text] = []
-    for paper in found.counts:
-        cells = found.cells[found.cells.paper == paper]
-        said = f"{len(cells)} cells: {_tally(cells.status)}" if len(cells) else "no tables"
-        verdicts = _tally(found.claims.get(paper, {}).values())
-        parts.append(Text(f"{paper}: {said}{f'; claims: {verdicts}' if verdicts else ''}", style="bold"))
-        told = cells[cells.reason != ""]
-        if len(told):
-            parts += [_drawn(told, every), *_tolerances(found.tolerances[paper], told)]
-    return Group(*parts, *(Text(problem, style="bold red") for problem in found.problems))
+    cells = found.cells if table is None else found.cells[found.cells.table == table]
+    told = [Text(f"claims of {paper}: {_tally(verdicts.values())}") for paper, verdicts in found.claims.items()]
+    parts = [*([_counts(cells)] if len(cells) else []), *(told if table is None else [])]
+    if reasons:
+        parts += [part for paper in found.counts for part in _reasons(found, cells[cells.paper == paper])]
+    problems = [Text(problem, style="bold red") for problem in found.problems[:MOST]]
+    if (more := len(found.problems) - MOST) > 0:
+        problems.append(Text(f"and {more} more problems: `fedrepro check --json` lists all.", style="bold red"))
+    return Group(*parts, *problems, _verdict(found))
 
 
-def _drawn(cells: pd.DataFrame, every: bool) -> Table:
-    """A row for each group of cells."""
-    drawn = Table()
-    for head in HEADS:
-        justify = "right" if head in ("published", "difference", "allowed") else "left"
-        drawn.add_column(head, justify=justify, overflow="fold")
-    groups: dict[Any, list[Any]] = {}
-    for cell in cells.itertuples():
-        alone = every or cell.status == "outside"
-        groups.setdefault(cell.Index if alone else (cell.table, cell.status, cell.reason), []).append(cell)
-    for own in groups.values():
-        first, gaps = own[0], sorted((cell for cell in own if pd.notna(cell.difference)), key=attrgetter("difference"))
-        gap = " to ".join(map(_gap, (gaps[0], gaps[-1])[: len(own)])) if gaps else "–"
-        told = (f"{len(own)} cells", "", "", gap, "") if len(own) > 1 else (*_numbers(first), gap, _room(first))
-        drawn.add_row(first.table, *map(Text, told), Text(first.status, style=STYLES[first.status]), Text(first.reason))
+def _verdict(found: Check) -> Text:
+    """The last line, about all papers that were checked."""
+    counts = found.cells.status.value_counts()
+    compared = sum(counts.get(status, 0) for status in COMPARED)
+    said = f"{counts.get('within', 0)} of {compared} compared numbers are within tolerance"
+    if not found.problems:
+        rest = counts.get("deviation", 0)
+        return Text(f"PASS: {said}{f', {rest} outside with a declared reason' if rest else ''}.", style="bold green")
+    return Text(f"FAIL: {said}; problems: {len(found.problems)}.", style="bold red")
+
+
+def _counts(cells: pd.DataFrame) -> Table:
+    """A row for each table, a column for each status that occurs."""
+    statuses = [status for status in STATUSES if (cells.status == status).any()]
+    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for head in ("paper", "table"):
+        drawn.add_column(head, no_wrap=True, vertical="bottom")
+    for head in ("numbers", *statuses):
+        drawn.add_column(head.replace("-", " "), justify="right", style=STYLES.get(head, ""), vertical="bottom")
+    for (paper, table), own in cells.groupby(["paper", "table"], sort=False):
+        counts = (int((own.status == status).sum()) for status in statuses)
+        drawn.add_row(paper, table, str(len(own)), *(str(count or "–") for count in counts))
     return drawn
 
 
-def _numbers(cell: Any) -> tuple[str, str, str]:
-    place = ", ".join(filter(None, (cell.dataset, cell.variant, cell.method, cell.metric)))
-    return place, spread_out(cell.compared_with, cell.compared_with_spread), reproduced(cell)
+def _reasons(found: Check, cells: pd.DataFrame) -> Iterator[Text | Padding]:
+    """For each group of cells of a paper what they are and how far off; indented below it the reason."""
+    told = cells[cells.reason != ""]
+    groups: dict[Any, list[Any]] = {}
+    for cell in told.itertuples():
+        groups.setdefault(
+            cell.Index if cell.status == "outside" else (cell.table, cell.status, cell.reason), []
+        ).append(cell)
+    for own in groups.values():
+        yield Text(_group(own), style=STYLES[own[0].status])
+        yield Padding(Text(own[0].reason), (0, 0, 0, 2))
+    if len(told):
+        yield from _tolerances(found.tolerances[told.paper.iloc[0]], told)
 
 
-def _room(cell: Any) -> str:
-    return allowed(cell) if pd.notna(cell.limit) or pd.notna(cell.least) else "–"
+def _group(cells: list[Any]) -> str:
+    """The first cell of those that share a reason, with its numbers if it is alone; or their number and differences."""
+    first, gaps = cells[0], sorted((cell for cell in cells if pd.notna(cell.difference)), key=attrgetter("difference"))
+    start = f"{first.paper} {first.table}, {first.status.replace('-', ' ')}"
+    if len(cells) > 1:
+        span = f", {_gap(gaps[0])} to {_gap(gaps[-1])}" if gaps else ""
+        return f"{start}: {len(cells)} numbers{span}"
+    place = ", ".join(filter(None, (first.dataset, first.variant, first.method, first.metric)))
+    ours = f"; reproduced {reproduced(first)}, published {spread_out(first.compared_with, first.compared_with_spread)}"
+    return f"{start}: {place}{ours}, {_gap(first)}, allowed {allowed(first)}" if gaps else f"{start}: {place}"
 
 
 def _gap(cell: Any) -> str:
