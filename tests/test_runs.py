@@ -340,6 +340,21 @@ def test_a_second_signal_loses_the_round_under_way_and_no_more(monkeypatch):
     assert numbers(execute(config(seeds=(0, 1)))) == numbers(whole)
 
 
+def test_a_signal_while_the_last_checkpoint_is_written_does_not_cost_its_round(monkeypatch):
+    plain = Checkpoints.save
+
+    def saved(checkpoints, *state):
+        for number in STOPPING:
+            signal.raise_signal(number)
+        return plain(checkpoints, *state)
+
+    monkeypatch.setattr(Checkpoints, "save", saved)
+    stop = lambda training: training.round == 5 and signal.raise_signal(signal.SIGINT)  # noqa: E731
+    with pytest.raises(Interrupted, match="stopped after round 5; the same command goes on from there"):
+        execute(config(seeds=(0, 1)), watch=stop)
+    assert reached() == 5
+
+
 def test_a_signal_in_the_last_round_lets_the_run_end():
     stop = lambda training: training.round == 7 and os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
     assert execute(config(), watch=stop)["seeds"]["0"]["status"] == "finished"

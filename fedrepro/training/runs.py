@@ -160,7 +160,8 @@ def run_through(training: Training, checkpoints: Checkpoints, began: dict, watch
         except KeyboardInterrupt as stop:
             if not asked:
                 raise
-            reached = checkpoints.save(training, began)
+            with signals(lambda asked: None):  # a signal during the writing does not cost the round
+                reached = checkpoints.save(training, began)
             raise Interrupted(f"stopped after round {reached}; the same command goes on from there.") from stop
 
 
