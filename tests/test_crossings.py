@@ -53,6 +53,22 @@ def test_a_run_does_not_test_at_every_dip():
     assert [after for after, each in enumerate(swinging, 1) if passed.new(after, each)] == [4]
 
 
+@given(curves, st.integers(0, ROWS), st.integers(1, ROWS))
+def test_a_seed_is_over_once_no_plateau_can_move_the_crossings_from_its_floor_up(curve, plateau, floor):
+    passed, highest, over = Passed(RULE.model_copy(update={"floor": floor / ROWS})), 0, None
+    for after, accuracy in curve.items():
+        passed.new(after, accuracy)
+        highest = max(highest, round(accuracy * ROWS))
+        if after >= RULE.warm_start and round(accuracy * ROWS) < floor and highest > floor + 20:
+            over = after
+            break
+    assert passed.over == (over is not None)
+    if over:
+        cut = {after: accuracy for after, accuracy in curve.items() if after <= over}
+        whole, found = (first(RULE, each, plateau / ROWS) for each in (curve, cut))
+        assert all(found[level] == whole[level] for level in range(floor, highest - 20))
+
+
 def test_there_are_levels_between_zero_and_one():
     assert levels(RULE) == range(1, 400)
     assert levels(Crossings(step=0.1)) == range(1, 10)

@@ -649,6 +649,15 @@ def test_a_run_tests_where_it_first_falls_below_a_level(training, made_accuracie
     assert tested == [3, 6, 10]
 
 
+def test_a_seed_ends_below_the_floor_of_the_levels_and_the_others_go_on(training, made_accuracies):
+    watch = Watch(samples=40, test_every=100, crossings=Crossings(warm_start=3, step=0.1, floor=0.5))
+    made_accuracies({3: [0.9, 0.4, 0.9, 0.45, 0.9, 0.9], 4: [0.9, 0.9, 0.9, 0.9, 0.9, 0.6]})
+    run = ended(training("f-irm", sizes=(20, 20), rounds=6, seeds=(3, 4), watch=watch))
+    assert [(lane.status, lane.rounds) for lane in run.lanes] == [("finished", 4), ("finished", 6)]
+    assert [lane.curve[-1][0] for lane in run.lanes] == [4, 6]
+    assert all(lane.metrics.keys() >= {"train_accuracy", "test_accuracy"} for lane in run.lanes)
+
+
 def test_a_resumed_run_tests_no_level_twice(training, made_accuracies):
     watch = Watch(samples=40, test_every=100, crossings=Crossings(warm_start=2, step=0.1))
     made_accuracies({3: [0.9, 0.9, 0.65, 0.9, 0.65, 0.45, 0.9, 0.45, 0.9, 0.9]})

@@ -87,12 +87,14 @@ class Crossings(Strict):
 
     With these the stopping rule above can be looked up for all thresholds at once (`records.crossings`), where a paper
     does not give one. It is enabled as above, with `margin` or half the way from the level to the plateau that the seed
-    reaches, whichever is less. Level k is k times `step`.
+    reaches, whichever is less. Level k is k times `step`. A seed ends once it has crossed `floor`, and so every level
+    that can matter above it.
     """
 
     warm_start: Rounds = 100
     margin: float = Field(default=0.05, ge=0, le=1)
     step: float = Field(default=0.0025, ge=0.001, le=0.1)
+    floor: float = Field(default=0, ge=0, le=1)
 
 
 class Watch(Strict):

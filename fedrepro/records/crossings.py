@@ -31,11 +31,12 @@ class Passed:
     """The levels that a seed exceeded and crossed while it trains: the highest, now and as it last crossed each one.
 
     The plateau, and so the margin of a level, is known at the end alone. So a crossing is new if it is the first one
-    for some margin that the level may turn out to have. `newest`: the round of the last one that was new.
+    for some margin that the level may turn out to have. `newest`: the round of the last one that was new; `over`:
+    whether the rule's floor is crossed, whatever its margin.
     """
 
     def __init__(self, rule: Crossings):
-        self.rule, self.peak, self.newest = rule, 0, 0
+        self.rule, self.peak, self.newest, self.over = rule, 0, 0, False
         self.seen = dict.fromkeys(levels(rule), -1)
 
     def new(self, round: int, accuracy: float) -> bool:
@@ -48,6 +49,7 @@ class Passed:
         fresh = [level for level in crossed if self.seen[level] < min(self.peak, level + widest)]
         self.seen |= dict.fromkeys(fresh, self.peak)
         self.newest = round if fresh else self.newest
+        self.over |= accuracy < self.rule.floor and self.peak >= _steps(self.rule, self.rule.floor) + widest
         return bool(fresh)
 
 

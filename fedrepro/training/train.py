@@ -124,6 +124,7 @@ class Training:
             lost |= not (loss.isfinite() if self.method.generate else self._follow(lane, row, lost))
         if lost and not followed:
             return "diverged"
+        last |= lane.passed is not None and lane.passed.over
         crossing = (lane.stopped and not followed) or (lane.passed and lane.passed.newest == self.round)
         tested = None
         if last or crossing or self.round % self.config.watch.test_every == 0:
