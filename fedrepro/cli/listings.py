@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli.options import DataSets, Name, OnePaper, console, papers, place
+from fedrepro.cli.options import DataSets, Name, OnePaper, Wide, console, papers, place
 
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
 show = typer.Typer(help="What there is: methods, datasets, papers, tables, claims, runs.", no_args_is_help=True)
@@ -105,17 +105,23 @@ _shows(
     "Print one method in full: what it is, its settings, their defaults and values.",
     name="A method: `fedrepro show methods` lists them.",
 )
-_shows(
-    "table",
-    "Print one table from the frame that `evaluate` wrote, published beside reproduced.",
-    paper="A paper: `fedrepro show papers` lists them.",
-    table="A table of it: `fedrepro show tables` lists them.",
-)
+
+
+@show.command("table")
+def show_table(
+    paper: Annotated[str, typer.Argument(help="A paper: `fedrepro show papers` lists them.")],
+    table: Annotated[str, typer.Argument(help="A table of it: `fedrepro show tables` lists them.")],
+    wide: Wide = False,
+) -> None:
+    """Print one table from the frame that `evaluate` wrote: our numbers and the published ones."""
+    from fedrepro.cli import show
+
+    console().print(show.table(paper, table, console().width, wide))
 
 
 @show.command("claims")
-def show_claims(paper: OnePaper = None) -> None:
+def show_claims(paper: OnePaper = None, wide: Wide = False) -> None:
     """Print the claims of the papers and how they fare, from the frames that `evaluate` wrote."""
     from fedrepro.cli import show
 
-    console().print(show.claims(papers(paper)))
+    console().print(show.claims(papers(paper), wide))

@@ -72,6 +72,9 @@ Compare = Annotated[
     bool, typer.Option("--compare", help="Train a planned run anew, elsewhere, and compare it with its record.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Everything: spreads, seeds, rounds, reasons; needs a wide terminal.")
+]
 OnePaper = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.", show_default=False)]
 OneTable = Annotated[
     str | None, typer.Argument(metavar="[TABLE]", help="A table of PAPER; all without it.", show_default=False)

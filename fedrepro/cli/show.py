@@ -23,6 +23,8 @@ from fedrepro.records.record import Record
 if TYPE_CHECKING:
     from fedrepro.results.again import Pair
 
+METHOD = "`fedrepro show method NAME` prints one in full, with its settings"
+DATASET = "`fedrepro show dataset NAME` prints one in full, with its settings"
 WIDE = 8  # metrics that stand side by side
 ENDINGS = {"diverged": "bold red", "cap": "yellow", "stopped": "green", "finished": "green"}
 
@@ -35,6 +37,16 @@ def listed(heads: Iterable[str], rows: Iterable[Iterable[str | Text]], title: st
     for place, row in enumerate(rows, 1):
         drawn.add_row(*row, end_section=place == first)
     return drawn
+
+
+def index(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Group:
+    """Rows in a line each, which is cut where the terminal ends."""
+    rows = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return Group(
+        *(Text(line, "" if at else "bold", no_wrap=True, overflow="ellipsis") for at, line in enumerate(lines))
+    )
 
 
 def outcome(record: Record) -> Table:
@@ -78,9 +90,9 @@ def methods() -> Group:
     from fedrepro.methods import discover
 
     rows, faults = discover()
-    named = ((name, row.family, row.dataset, row.summary) for name, row in rows.items())
+    named = ((name, row.family, row.summary) for name, row in rows.items())
     left_out = (Text(f"{name}: {fault}", style="yellow") for name, fault in faults.items())
-    return Group(listed(("method", "family", "dataset", "what it is"), named), *left_out)
+    return Group(index(("method", "family", "what it is"), named), *left_out, Text(METHOD, style="dim"))
 
 
 def method(name: str) -> Group:
@@ -105,12 +117,15 @@ def _values(allowed: Any) -> str:
     return ", ".join(choices) or getattr(allowed, "__name__", str(allowed))
 
 
-def datasets() -> Table:
+def datasets() -> Group:
     """All datasets and where their data are, a line each."""
     from fedrepro.data.manifests import list_datasets
 
-    rows = ((row["name"], row["source"], row["where"], row["summary"]) for row in list_datasets())
-    return listed(("dataset", "source", "where", "what it is"), rows)
+    found = [(row, *row["where"].partition(": ")[::2]) for row in list_datasets()]
+    rows = ((row["name"], row["source"], state, row["summary"]) for row, state, _ in found)
+    folders = dict.fromkeys(folder for _, _, folder in found if folder)
+    looked = (Text(f"data folder: {folder}", style="dim") for folder in folders)
+    return Group(index(("dataset", "source", "data", "what it is"), rows), *looked, Text(DATASET, style="dim"))
 
 
 def dataset(name: str) -> Group:
@@ -132,44 +147,49 @@ def manifest(content: dict) -> Text:
     return Text(f"{content['source']}: {', '.join(counts)} images, checksums {content.get('checksums', 'right')}")
 
 
-def papers() -> Table:
+def papers() -> Group:
     """All papers with a spec, and the budget in use."""
     rows = (
         (each.name, each.budget, ", ".join(each.spec.budgets), str(len(each.spec.tables)), str(len(each.drafts())))
         + (each.spec.title,)
         for each in load_papers()
     )
-    return listed(("paper", "budget", "budgets", "tables", "runs", "title"), rows)
+    return index(("paper", "budget", "budgets", "tables", "runs", "title"), rows)
 
 
-def tables() -> Table:
+def tables() -> Group:
     """All tables of all papers."""
     rows = (
         (paper.name, name, str(len(paper.cells(name))), str(len(paper.table_runs(name))), table.title)
         for paper in load_papers()
         for name, table in paper.spec.tables.items()
     )
-    return listed(("paper", "table", "cells", "runs", "title"), rows)
+    return index(("paper", "table", "cells", "runs", "title"), rows)
 
 
-def table(paper: str, table: str) -> Group:
-    """One table of a paper; UsageError for an unknown one, FedreproError where its frames are missing or stale."""
-    from fedrepro.report import layout
+def table(paper: str, table: str, width: int, wide: bool) -> Group | Text:
+    """One table of a paper, short or `wide`.
+
+    Raises UsageError for an unknown one, FedreproError where its frames are missing or stale.
+    """
+    from fedrepro.report import brief, layout
     from fedrepro.results.check import by_table
     from fedrepro.results.evaluate import read
 
     loaded = load.load_paper(paper)
     loaded.table(table)
-    return layout.terminal(layout.sheet(loaded, table, by_table(loaded, read(loaded).cells)[table]))
+    sheet = layout.sheet(loaded, table, by_table(loaded, read(loaded).cells)[table])
+    return layout.terminal(sheet) if wide else brief.table(sheet, width)
 
 
-def claims(papers: list[Paper]) -> Group:
-    """The claims of papers; FedreproError where their frames are missing or stale."""
-    from fedrepro.report import claims, layout
+def claims(papers: list[Paper], wide: bool) -> Group:
+    """The claims of papers, short or `wide`; FedreproError where their frames are missing or stale."""
+    from fedrepro.report import brief, claims, layout
     from fedrepro.results.evaluate import read
 
-    sheets = [claims.sheet(paper, read(paper).claims) for paper in papers if paper.spec.claims]
-    return Group(*map(layout.terminal, sheets)) if sheets else Group(Text("there are no claims"))
+    found = [(paper, read(paper).claims) for paper in papers if paper.spec.claims]
+    drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in found)
+    return Group(*drawn) if found else Group(Text("there are no claims"))
 
 
 def runs() -> Table:
