@@ -31,6 +31,7 @@ from fedrepro.cli.options import (
     Run,
     Seeds,
     Sets,
+    Threads,
     console,
     papers,
 )
@@ -69,6 +70,7 @@ def train(
     sets: Sets = None,
     device: Device = "auto",
     precision: Precision = None,
+    threads: Threads = None,
     mode: Mode = "auto",
     out: Folder = None,
     compare: Compare = False,
@@ -82,7 +84,7 @@ def train(
     """
     from fedrepro.cli import progress, show
     from fedrepro.core import lift
-    from fedrepro.pipeline import request
+    from fedrepro.pipeline import request, workers
     from fedrepro.pipeline.run import title
     from fedrepro.results import again
     from fedrepro.training import runs
@@ -90,11 +92,16 @@ def train(
     asked = request.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare)
     config, place = request.resolve(asked)
     planned = again.recorded(paper, run) if compare else None
+    workers.limit(threads)
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
+        if hint := request.stand_in(asked, config):
+            display.say(hint)
         record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
     console().print(show.outcome(record))
     typer.echo(f"record: {place.folder / 'record.json'}")
     request.enforce(record)
+    if hint := request.at_chance(record):
+        console(stderr=True).print(hint, style="yellow")
     if planned:
         found = again.pairs(planned, record)
         console().print(show.compared(found))

@@ -82,7 +82,9 @@ def execute(
         if todo:
             training = prepare(config, tuple(todo), chosen)
             checkpoints = Checkpoints(place.state, wanted.model_dump() | {"seeds": todo}, say)
-            began = checkpoints.resume(training, {"started": now(), "commit": commit()})
+            began = {"started": now(), "commit": commit(), "threads": torch.get_num_threads()}
+            began = checkpoints.resume(training, began)
+            torch.set_num_threads(began["threads"])  # the same sums after an interruption
             run_through(training, checkpoints, began, watch, every)
             trained |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
         written = write(config, place, wanted, trained)
@@ -204,12 +206,11 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) ->
 
 
 def provenance(config: RunConfig, device: torch.device, began: dict) -> Provenance:
-    """How, with what and when a seed was trained; `began`: when training started, and the commit then."""
+    """How, with what and when a seed was trained; `began`: when training started, the commit then, and the threads."""
     return Provenance(
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         versions={"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
-        threads=torch.get_num_threads(),
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         precision=config.precision,
         **began,
