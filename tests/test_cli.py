@@ -136,7 +136,7 @@ def test_train_says_how_it_ended_and_where_the_record_is(folder):
     assert rows[-1][3:] == ["2", "2", "2", "2"]
     assert "train accuracy %" in done.out
     assert done.err.splitlines()[0] == "training f-irm on digits, seeds 0, 1"
-    assert "round 6/6, 0 running, 2 ended, train accuracy" in done.fault
+    assert "round 6/6, 0 running, 2 ended, train accuracy" in done.err
 
 
 def test_another_seed_trains_that_seed_only_and_loses_none(folder):
@@ -510,7 +510,7 @@ def test_bench_prints_one_line(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("W5",), "unknown workload 'W5': did you mean"),
+        (("W5",), "unknown workload 'W5': there is W1, W2, W3, W4."),
         (("W3", "--precision", "fp16"), "unknown precision 'fp16': there is fp32 and bf16."),
         (("W3", "--mode", "0"), "unknown mode '0': there is auto, vmap, loop and how many are batched"),
         (("W3", "--device", "tpu"), "unknown device 'tpu'"),

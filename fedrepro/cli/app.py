@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,6 +36,9 @@ from fedrepro.cli.options import (
     papers,
 )
 from fedrepro.errors import FedreproError, Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from fedrepro.records.record import Place, Record
 
 TRACEBACK = "FEDREPRO_TRACEBACK"
 
@@ -94,18 +97,24 @@ def train(
     planned = again.recorded(paper, run) if compare else None
     workers.limit(threads)
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
-        if hint := request.stand_in(asked, config):
-            display.say(hint)
         record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
+    _conclude(record, place)
+    if planned:
+        found = again.pairs(planned, record)
+        console().print(show.compared(found))
+        again.enforce(found)
+
+
+def _conclude(record: Record, place: Place) -> None:
+    """Say how a run ended, where its record is, and what helps where it learnt nothing."""
+    from fedrepro.cli import show
+    from fedrepro.pipeline import request
+
     console().print(show.outcome(record))
     typer.echo(f"record: {place.folder / 'record.json'}")
     request.enforce(record)
     if hint := request.at_chance(record):
         console(stderr=True).print(hint, style="yellow")
-    if planned:
-        found = again.pairs(planned, record)
-        console().print(show.compared(found))
-        again.enforce(found)
 
 
 @app.command()
