@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fedrepro.papers.schema.cells import words
 from fedrepro.papers.schema.tables import Table
 from fedrepro.report.layout import Column, Entry, Sheet
-from fedrepro.report.page.align import aligned, difference
+from fedrepro.report.page.align import DIGIT, MINUS, NUMBER, aligned, difference
 from fedrepro.report.page.links import anchor
 from fedrepro.results.cells import allowed, facts, reproduced, spread_out
 
@@ -20,7 +20,11 @@ MARKS = {
     "holds": "✓", "fails": "✗", "undecided": "?", "above": "✓", "below": "✗", "neither": "?",
     "agrees": "✓", "reversed": "✗",
 }  # fmt: skip
-WORDS = {"deviation": "declared", "not-compared": "not compared", "not-run": "not run"}  # else the status itself
+WORDS = {"deviation": "outside", "outside": "outside, no reason", "not-compared": "not compared", "not-run": "not run"}
+FACTS = {
+    "T": "T, the training accuracy in percent below which a run stops",
+    "T+, T-": "with T three points higher, lower",
+}
 
 Row = Sequence[Entry]
 Fact = tuple[str, str]  # what it is, and what it is here
@@ -37,10 +41,23 @@ class Grid(NamedTuple):
     groups: list[tuple[str, list[Row]]]
     always: str
 
+    @property
+    def above(self) -> list[tuple[str, int]]:
+        """What stands above the heads of neighbouring columns, which may be nothing, and how many they are."""
+        return [(name, len(list(own))) for name, own in itertools.groupby(column.group for column in self.columns)]
+
 
 def word(status: str) -> str:
     """A status for a reader."""
     return WORDS.get(status, status)
+
+
+def value(entry: Entry, kind: str) -> str:
+    """What a column is sorted by: the number that a text begins with, of a verdict the distance from the print."""
+    number = NUMBER.match(entry.text.strip(DIGIT))
+    if number is None:
+        return entry.text if kind == "key" else ""
+    return number[0].replace(MINUS, "" if kind == "verdict" else "-").replace("+", "")
 
 
 def grid(sheet: Sheet, run: bool) -> Grid:
@@ -64,13 +81,17 @@ def grid(sheet: Sheet, run: bool) -> Grid:
 def traced(table: Table, sheet: Sheet) -> dict[str, dict[str, Any]]:
     """The id of a number that is run -> where it stands in its table, how it compares, and what is noted, for JSON."""
     found = {}
+    facts = [(n, column) for n, column in enumerate(sheet.columns) if column.kind == "fact"]
+    keys = [n for n, column in enumerate(sheet.columns) if column.kind == "key"]
     for row in sheet.rows:
-        beside = [entry for entry, column in zip(row, sheet.columns, strict=True) if column.kind in ("key", "fact")]
+        beside = [row[n] for n in (*keys, *(n for n, _ in facts))]
         for printed, entry in zip(row, row[1:], strict=False):  # a number stands behind the published one
             if entry.cell is not None and entry.cell.runs:
                 noted = sorted({number for each in (*beside, printed, entry) for number in each.notes})
-                told = {"facts": list(_facts(table, entry.cell)), "notes": [sheet.notes[n - 1] for n in noted]}
-                found[anchor(entry.cell)] = told
+                metric = entry.cell.metric.replace("_", " ")
+                own = [(FACTS.get(c.head, c.head), row[n].text) for n, c in facts if c.group in ("", metric)]
+                told = [*_facts(table, entry.cell), *(fact for fact in own if fact[1].strip("–, "))]
+                found[anchor(entry.cell)] = {"facts": told, "notes": [sheet.notes[n - 1] for n in noted]}
     return found
 
 
@@ -84,7 +105,7 @@ def _columns(column: Column, entries: Row) -> Iterator[tuple[Column, Row]]:
     if column.kind == "reproduced":
         gaps = aligned([difference(entry.cell) for entry in entries])
         head = "difference" if column.group else "verdict"
-        verdicts = [Entry(gap, entry.status) for entry, gap in zip(entries, gaps, strict=True)]
+        verdicts = [Entry(gap, entry.status, cell=entry.cell) for entry, gap in zip(entries, gaps, strict=True)]
         yield Column(head, "verdict", column.group), verdicts
 
 
