@@ -22,6 +22,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", ":")  # beyond seven lines
 WIDTH = 7.2  # inches
 HIGH = {"curves": 2.4, "levels": 2.4, "thresholds": 3}  # a panel, in inches
+PLAIN = "*{stroke-linejoin: round; stroke-linecap: butt}"  # the one style rule of matplotlib's SVGs
 STYLE = [  # whatever the user's own settings say
     "default",
     {
@@ -38,7 +39,22 @@ def svg(paper: Paper, name: str, points: pd.DataFrame) -> str:
     out = io.StringIO()
     with matplotlib.style.context(STYLE):
         figure(paper, name, points).savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
+    return out.getvalue().replace(PLAIN, f"{PLAIN}{dark(bool(paper.figure(name).gallery))}")
+
+
+def dark(gallery: bool) -> str:
+    """Style rules for a reader's dark mode; the panels of a gallery, which have images, stay white."""
+    inks = {
+        "fill: #ffffff": "fill: #1b1f24",
+        "stroke: #000000": "stroke: #e6e8eb",
+        "stroke: #dddddd": "stroke: #3a424b",
+    }
+    inks |= {"fill: #000000": "fill: #e6e8eb", "stroke: #ffffff": "stroke: #1b1f24", "stroke: #dddddd": "stroke: #3a424b"}
+    if gallery:
+        rules = "#patch_1 path {fill: #1b1f24 !important}"
+    else:
+        rules = " ".join(f'[style*="{light}"] {{{ink} !important}}' for light, ink in inks.items())
+    return f"@media (prefers-color-scheme: dark) {{text {{fill: #e6e8eb}} {rules}}}"
 
 
 def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
@@ -54,7 +70,7 @@ def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
     height = 0.9 + WIDTH / len(across) * len(down) if gallery else 1.3 + HIGH[spec.kind] * len(down)
     drawn = Figure(figsize=(WIDTH, height), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    drawn.supxlabel(textwrap.fill(caption(paper, name, points), 118), fontsize=7, x=0.01, ha="left")
+    drawn.supxlabel(textwrap.fill(caption(paper, name, points), 98), fontsize=8.5, x=0.01, ha="left")
     panels = drawn.subplots(len(down), len(across), sharex=spec.kind in ("curves", "levels"), squeeze=False)
     if spec.kind == "thresholds":
         thresholds.fill(paper, name, dict(zip(shown, panels.flat, strict=False)), COLOURS, points)

@@ -25,6 +25,11 @@ LABELS = {  # band of a number within tolerance, or another status -> what a rea
     "not-run": "not run, the reason is given",
 }
 
+SHORT = {  # the same for the key of small bars
+    "near0": "within, by 1 point or less", "near1": "by 3", "near2": "by 10", "near3": "by more than 10",
+    "unscaled": "within, not in points", "deviation": "outside", "not-compared": "not compared", "not-run": "not run",
+}  # fmt: skip
+
 
 class Segment(NamedTuple):
     """A part of a bar: its band or status, its count, and what it means."""

@@ -77,5 +77,5 @@ def _page(
     shown = {"papers": papers, "every": every, "site": site, "landing": landing, "data": {"cells": cells, "runs": own}}
     counts = sum((Counter(part["counts"]) for part in every), Counter())
     helpers = {"marks": grids.MARKS, "word": grids.word, "statuses": sections.SHOWN, "anchor": links.anchor}
-    helpers |= {"band": bands.band, "bands": bands.LABELS, "value": grids.value}
+    helpers |= {"band": bands.band, "short": bands.SHORT, "value": grids.value}
     return environment().get_template("page.html").render(shown | helpers | {"counts": counts})

@@ -33,13 +33,15 @@ Fact = tuple[str, str]  # what it is, and what it is here
 class Grid(NamedTuple):
     """A table for the page. `columns`: first `keys` that tell its rows apart; verdicts are a kind of their own.
 
-    `groups`: rows below what they share, which may be nothing. `always`: what all rows share.
+    `groups`: rows below what they share, which may be nothing. `always`: what all rows share; `noted`: the numbers of
+    the footnotes that a column has in all rows.
     """
 
     columns: list[Column]
     keys: int
     groups: list[tuple[str, list[Row]]]
     always: str
+    noted: list[int]
 
     @property
     def above(self) -> list[tuple[str, int]]:
@@ -65,6 +67,7 @@ def grid(sheet: Sheet, run: bool) -> Grid:
     every = zip(sheet.columns, zip(*sheet.rows, strict=True), strict=True)
     wanted = [each for each in every if run or each[0].kind in ("key", "published")]
     columns, entries = zip(*itertools.chain.from_iterable(itertools.starmap(_columns, wanted)), strict=True)
+    entries, noted = _common(entries)
     rows, keys = list(zip(*entries, strict=True)), [n for n, column in enumerate(columns) if column.kind == "key"]
     telling = [n for n in keys if len({entry.text for entry in entries[n]}) > 1] or keys[-1:]
     for cut in reversed(range(len(telling))):
@@ -75,7 +78,7 @@ def grid(sheet: Sheet, run: bool) -> Grid:
     naming, others = telling[cut:], range(len(keys), len(columns))
     shown = [(heading, [_shown(row, keys, [*naming, *others]) for row in own]) for heading, own in groups]
     always = _said(columns, rows[0], [n for n in keys if n not in telling])
-    return Grid([columns[n] for n in (*naming, *others)], len(naming), shown, always)
+    return Grid([columns[n] for n in (*naming, *others)], len(naming), shown, always, noted)
 
 
 def traced(table: Table, sheet: Sheet) -> dict[str, dict[str, Any]]:
@@ -100,13 +103,24 @@ def _columns(column: Column, entries: Row) -> Iterator[tuple[Column, Row]]:
     if column.kind == "key":
         yield column, entries
         return
-    texts = aligned(["–" if entry.cell is not None and not entry.cell.runs else entry.text for entry in entries])
+    texts = ["–" if entry.cell is not None and not entry.cell.runs else entry.text for entry in entries]
+    texts = texts if column.kind == "fact" and column.group else aligned(texts)  # T+ and T- have seeds between them
     yield column, [replace(entry, text=text) for entry, text in zip(entries, texts, strict=True)]
     if column.kind == "reproduced":
         gaps = aligned([difference(entry.cell) for entry in entries])
         head = "difference" if column.group else "verdict"
         verdicts = [Entry(gap, entry.status, cell=entry.cell) for entry, gap in zip(entries, gaps, strict=True)]
         yield Column(head, "verdict", column.group), verdicts
+
+
+def _common(entries: Sequence[Row]) -> tuple[list[Row], list[int]]:
+    """Columns without the footnotes that all of their rows have, where there are several; and these footnotes."""
+    shown, noted = [], set()
+    for column in entries:
+        same = set.intersection(*(set(entry.notes) for entry in column)) if len(column) > 1 else set()
+        noted |= same
+        shown.append([replace(entry, notes=tuple(n for n in entry.notes if n not in same)) for entry in column])
+    return shown, sorted(noted)
 
 
 def _said(columns: Sequence[Column], row: Row, places: list[int]) -> str:
