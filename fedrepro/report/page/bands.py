@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fedrepro.results.cells import SCALE
-from fedrepro.results.frames import COMPARED
+from fedrepro.results.frames import COMPARED, VERDICTS
 
 EDGES = (1, 3, 10)  # points
 LABELS = {  # band of a number within tolerance, or another status -> what a reader is told
@@ -52,6 +52,13 @@ def bar(cells: pd.DataFrame) -> list[Segment]:
     """The numbers by band, in the order of LABELS, without the empty ones."""
     found = Counter(map(band, cells.itertuples()))
     return [Segment(name, found[name], label) for name, label in LABELS.items() if found[name]]
+
+
+def judged(verdicts: Counter[str]) -> list[Segment]:
+    """The claims of a paper by verdict, for one that prints no numbers."""
+    said = {"holds": ("claim holds", "claims hold"), "fails": ("claim fails", "claims fail")}
+    said["undecided"] = ("claim is undecided", "claims are undecided")
+    return [Segment(name, n, said[name][n > 1]) for name in VERDICTS if (n := verdicts[name])]
 
 
 def gap(cells: pd.DataFrame) -> str:

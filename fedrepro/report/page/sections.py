@@ -34,9 +34,14 @@ def section(paper: Paper, found: Reproduction, site: Site, draw: Draw) -> Part:
     deviations = _most_first([_deviation(paper, cell) for cell in deviating.itertuples()])
     not_run = _most_first(reasons.of_tables(paper, found.cells, "not-run") + reasons.of_figures(paper))
     sheets = {table["short"]: table["sheet"] for table in tables}
+    decided = Counter(verdicts(found.claims).values())
     return {
         **{"name": paper.name, "title": paper.spec.title, "budget": paper.spec.budgets[paper.budget].label},
-        **{"counts": counts(found.cells), "bar": bands.bar(found.cells), "gap": bands.gap(found.cells)},
+        **{
+            "counts": counts(found.cells),
+            "bar": bands.bar(found.cells) or bands.judged(decided),
+            "gap": bands.gap(found.cells),
+        },
         **{"spots": landing.spots(paper, found), "findings": findings.findings(paper, found)},
         **{"tables": tables, "deviations": deviations, "not_run": not_run},
         "notes": notes.notes(sheets, deviations, not_run),
@@ -44,7 +49,7 @@ def section(paper: Paper, found: Reproduction, site: Site, draw: Draw) -> Part:
         "figures": [_figure(paper, name, found.points, draw) for name in paper.figures],
         "sheets": [_sheet(paper, name, draw) for name in paper.sheets],
         "claims": list(_claims(paper, found.claims)),
-        "verdicts": Counter(verdicts(found.claims).values()),
+        "verdicts": decided,
         "judged": claims.judged(paper, found.claims),
         "protocol": _protocol(paper, site),
     }
