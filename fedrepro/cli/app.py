@@ -159,7 +159,7 @@ def report(
     paper: OnePaper = None,
     overview: Annotated[bool, typer.Option("--overview", help="Only reports/summary.md, the counts.")] = False,
     single: Annotated[
-        bool, typer.Option("--single-file", help="Only reports/fedrepro.html, all pages in one.")
+        bool, typer.Option("--single-file", help="Only reports/fedrepro.html, the pages as one.")
     ] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
@@ -172,7 +172,7 @@ def report(
     from fedrepro.report import write
 
     if sum((paper is not None, overview, single or show)) > 1:
-        raise UsageError("give one of PAPER, --overview, --single-file and --open: the pages are of all papers.")
+        raise UsageError("leave PAPER and --overview out with --single-file or --open: the pages are of all papers.")
     only = write.overview if overview else write.single if single else None
     made = write.render_all() if paper is None else write.render(*papers(paper))
     for path in [only(papers())] if only else made:

@@ -17,7 +17,10 @@ from fedrepro.results.frames import Reproduction
 
 
 def render_all(root: str | Path = ".") -> Iterator[Path]:
-    """Write everything, the page about all papers last; yields each file once it is written. Raises FedreproError as `render`."""
+    """Write everything, the page about all papers last; yields each file once it is written.
+
+    Raises FedreproError as `render`.
+    """
     from fedrepro.report.page import build
 
     papers = load_papers(root)

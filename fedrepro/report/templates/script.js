@@ -95,7 +95,8 @@ document.querySelectorAll(".frame, .scroll").forEach((frame) => frames.observe(f
 // A link into a folded part opens it.
 function unfold() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  for (let part = target?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+  const own = target?.querySelector(":scope > details");
+  for (let part = own ?? target?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
   target?.scrollIntoView();
 }
 addEventListener("hashchange", unfold);
