@@ -1,4 +1,4 @@
-"""The page: each number with its run, the same bytes each time, nothing loaded or obeyed, and no link to nowhere."""
+"""The pages: each number with its run, the same bytes each time, nothing foreign loaded, and no link to nowhere."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import made
+import pandas as pd
 import pytest
 from commands import fedrepro
 from matplotlib.figure import Figure
-from pages import Page, built, plain
+from pages import Page, built, plain, single
 from PIL import Image, ImageChops, ImageStat
 
 from fedrepro.errors import FedreproError, UsageError
@@ -114,6 +115,12 @@ def rendered(loaded):
 @pytest.fixture(scope="module")
 def read(toy):
     """What the toy's page says."""
+    return Page(paths.page(made.NAME, toy.root).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def front(toy):
+    """What the page about all papers, here of one, says."""
     return Page((toy.root / paths.PAGE).read_text(encoding="utf-8"))
 
 
@@ -150,21 +157,22 @@ def agrees(read, root, paper, table):
 
 
 def test_rendering_again_gives_the_same_bytes(toy):
-    before = (toy.root / paths.PAGE).read_bytes()
-    assert build.render([toy], [evaluate.read(toy)], toy.root).read_bytes() == before
+    before = {path: path.read_bytes() for path in (paths.page(made.NAME, toy.root), toy.root / paths.PAGE)}
+    again = build.render([toy], [evaluate.read(toy)], toy.root)
+    assert {path: path.read_bytes() for path in again} == before
 
 
 def test_every_cell_has_the_numbers_of_the_table_and_the_command_of_its_run(toy, read):
     assert agrees(read, toy.root, made.NAME, "t1")
     name = anchor(toy.cells("t1")[0])
-    assert [plain(text) for text in read.cells[name][:2]] == ["71.00 ± 0.82", "-13.88 † declared"]
+    assert [plain(text) for text in read.cells[name][:2]] == ["71.00 ± 0.82", "-13.88 † outside"]
     assert read.data["cells"][name]["notes"] == [f"Declared deviation: {EVIL}."]
 
 
 def test_a_cell_that_is_not_run_says_so_and_why(toy, read):
     name = anchor(toy.cells("t1")[-1])
     assert [plain(text) for text in read.cells[name][:2]] == ["–", "○ not run"]
-    assert "Not run: there was no <time>." in read.shown
+    assert "There was no <time>." in read.shown
     assert "nobody has run it." in read.shown.lower()
 
 
@@ -194,34 +202,53 @@ def test_a_commit_with_changes_and_files_without_an_address_are_said():
 
 
 def test_what_comes_from_files_is_shown_and_not_obeyed(read):
-    assert Counter(tag for tag, _ in read.elements)["script"] == 2
+    assert Counter(tag for tag, _ in read.elements)["script"] == 3
     assert "alert(" not in read.text.partition('id="data"')[0].replace("alert(&#34;", "").replace("alert(&quot;", "")
     assert "</script> &" not in read.text
     assert read.shown.count(EVIL) >= 5  # title, reason, protocol
 
 
-def test_no_link_leads_nowhere_and_no_id_is_there_twice(toy, read):
-    assert linked(read, toy.root)
+def test_no_link_leads_nowhere_and_no_id_is_there_twice(toy, read, front):
+    assert linked({f"{made.NAME}.html": read, "index.html": front}, toy.root)
 
 
-def linked(read, root):
-    """Whether each link leads to a place of the page or to a file, and each id is there once."""
-    assert [name for name, count in Counter(read.ids).items() if count > 1] == []
-    targets = {"#" + name for name in read.ids}
-    assert {link for link in read.links if link.startswith("#")} <= targets
-    files = {link.partition("#")[0] for link in read.links if not link.startswith("#")}
-    assert [file for file in files if not (root / "reports" / file).exists()] == []
+def linked(pages, root):
+    """Whether each link leads to a place of a page, or to a file, and each id is there once in its page."""
+    ids = {name: set(page.ids) for name, page in pages.items()}
+    for name, page in pages.items():
+        assert [each for each, count in Counter(page.ids).items() if count > 1] == []
+        for address, _, place in (link.partition("#") for link in page.links):
+            if ":" in address:  # of a protocol, to the web
+                continue
+            target = ids.get(address or name)
+            assert target or (root / "reports" / address).is_file(), f"{name}: {address}"
+            assert not (target and place) or place in target, f"{name}: {address}#{place}"
     return True
 
 
-def test_a_browser_loads_nothing_but_the_page(read):
-    assert alone(read)
+def test_a_browser_loads_nothing_but_the_pages_and_their_pictures(toy, read, front):
+    assert {str(address) for address in front.loaded} == {"data:,"}
+    pictures = {f"{made.NAME}/figures/f1.svg", f"{made.NAME}/sheets/s1.png"}
+    assert {address for address in read.loaded if not str(address).startswith("data:")} == pictures
+    assert all((toy.root / "reports" / address).is_file() for address in pictures)
 
 
-def alone(read):
-    """Whether a page needs nothing from elsewhere."""
-    assert [address[:60] for address in read.loaded if not str(address).startswith("data:")] == []
-    return True
+def test_the_single_file_has_everything_and_needs_nothing_else(toy, read):
+    path = write.single([toy])
+    assert path == toy.root / paths.SINGLE
+    whole = Page(path.read_text(encoding="utf-8"))
+    assert alone(whole)
+    assert (whole.cells, whole.traced, whole.data) == (read.cells, read.traced, read.data)
+    assert read.shown.partition("Findings")[2].partition("Files:")[0].replace("Also as csv, md, tex. ", "")[:500] in (
+        whole.shown.replace("Also as csv, md, tex. ", "")
+    )
+
+
+def alone(page):
+    """Whether a page has its pictures in it, and each of its links leads to a place of its own."""
+    assert [address[:60] for address in page.loaded if not str(address).startswith("data:")] == []
+    assert {link for link in page.links if not link.startswith("#")} == set()
+    return linked({"": page}, Path())
 
 
 def test_tables_tell_their_heads_apart_and_have_captions(read):
@@ -233,16 +260,17 @@ def test_tables_tell_their_heads_apart_and_have_captions(read):
     assert all(each["alt"] and each["width"] and each["height"] for each in images)
 
 
-def test_the_summary_says_how_the_paper_fares(read):
-    assert "4 of 5 numbers compared are within tolerance; the median difference is 1.60 points." in read.shown
-    assert f"1 is outside, declared with a reason: {EVIL}." in read.shown
+def test_the_summary_says_how_the_paper_fares(read, front):
+    verdict = "Largely reproduced: 4 of 5 compared numbers are within tolerance; median difference 1.60 points."
+    assert f"{verdict} 1 of 1 claim holds." in read.shown
+    assert f"1 number outside tolerance with a reason: {EVIL}." in read.shown
     assert "1 of 6 published numbers is not run: there was no <time>." in read.shown
-    assert "1 claim: 1 holds." in read.shown
-    assert "Of 6 published numbers, 5 are compared: 4 within tolerance, 1 outside with a declared reason." in read.shown
+    assert verdict in front.shown
+    assert "Of 6 published numbers, 5 are compared: 4 within tolerance, 1 outside with a reason." in front.shown
 
 
 def test_a_claim_has_its_verdict_and_its_evidence(read):
-    assert "✓ holds games win “games <win>”section 1 Measured: final test accuracy; margin: 0 points." in read.shown
+    assert "✓ holds games win games <win> section 1 Measured: final test accuracy; margin: 0 points." in read.shown
     assert "1 comparison: ✓ 1 holds" in read.shown
 
 
@@ -250,11 +278,12 @@ def test_a_table_of_which_nothing_is_run_is_folded_to_the_published_numbers(tmp_
     remark = '\n[[tables.t1.not_run]]\nwhen = { dataset = "Toys" }\nreason = "there was no time"\n'
     toy = made.records(made.paper(tmp_path, spec=made.SPEC + remark))
     rendered(toy)
-    read = Page((toy.root / paths.PAGE).read_text(encoding="utf-8"))
+    read = Page(paths.page(made.NAME, toy.root).read_text(encoding="utf-8"))
     assert read.data == {"cells": {}, "runs": {}}
+    assert "No number can be compared: none is run so far." in read.shown
     assert "None of 6 published numbers is run so far: there was no time." in read.shown
     assert "66.56 ± 1.58" in plain(read.shown)
-    assert "reproduced" not in read.shown.partition("The published numbers")[2].partition("Mean")[0]
+    assert "reproduced" not in read.shown.partition("○ 6 not run")[2].partition("Why")[0].partition("Also as")[0]
 
 
 def test_a_missing_record_or_picture_stops_the_page(toy, tmp_path):
@@ -317,7 +346,7 @@ def spelled(path):
 def test_the_protocol_is_shown_below_the_page_s_headings():
     links = "[a](b.md) [g](../../docs/g.md#h) [c](#d) [e](https://example.org)"
     shown = protocol.html(f"# T\n\n## Data\n\n{links}\n\n|h|\n|-|\n|x|\n\n<table>\n", "../papers/toy")
-    assert shown.startswith("<h4>Data</h4>")
+    assert shown.startswith("<h3>Data</h3>")
     assert '<a href="../papers/toy/b.md">' in shown
     assert '<a href="../docs/g.md#h">' in shown
     assert (shown.count('<div class="scroll"'), shown.count("<table>"), shown.count("&lt;table&gt;")) == (1, 1, 1)
@@ -358,8 +387,14 @@ def test_the_page_is_opened_in_a_browser_if_there_is_one(toy, monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole():
-    """The page of all papers."""
-    return Page(built(ROOT))
+    """All papers in one file."""
+    return Page(single(ROOT))
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The pages of all papers by their names."""
+    return {name: Page(text) for name, text in built(ROOT).items()}
 
 
 def test_the_whole_page_has_every_published_number_as_the_tables_have_it(whole):
@@ -422,7 +457,19 @@ def test_the_orders_within_a_table_are_shown_where_they_are_compared(whole):
     assert found
 
 
-def test_the_whole_page_stands_alone_and_is_small_enough_to_send(whole):
-    assert linked(whole, ROOT)
+def test_the_single_file_stands_alone_and_is_small_enough_to_send(whole):
     assert alone(whole)
-    assert len(whole.text.encode()) < 6e6
+    assert len(whole.text.encode()) < 8e6
+
+
+def test_the_links_of_all_pages_lead_somewhere(pages):
+    assert linked(pages, ROOT)
+    assert set(pages) == {"index.html", *(f"{paper.name}.html" for paper in load_papers(ROOT))}
+
+
+def test_the_pages_and_the_single_file_have_the_same_numbers(whole, pages):
+    cells = {name: shown for page in pages.values() for name, shown in page.cells.items()}
+    assert cells == whole.cells
+    every = pd.concat([evaluate.read(paper).cells for paper in load_papers(ROOT)])
+    run = every.groupby(["paper", "table"]).status.transform(lambda statuses: (statuses != "not-run").any())
+    assert len(cells) == run.sum() > 600

@@ -25,7 +25,7 @@ PIXELATED = re.compile(r'(<image [^>]*) style="image-rendering:[^"]*"')  # a bro
 def size(path: Path) -> dict[str, int]:
     """Width and height of an image, in pixels. Raises FedreproError where the file is missing or is no picture."""
     try:
-        width, height = _points(path.read_text(encoding="utf-8")) if path.suffix == ".svg" else Image.open(path).size
+        width, height = _points(path.read_text(encoding="utf-8")) if path.suffix == ".svg" else _pixels(path)
     except (OSError, ValueError, TypeError) as error:
         raise _unread(path) from error
     return {"width": width, "height": height}
@@ -46,6 +46,11 @@ def picture(path: Path) -> dict[str, str | int]:
 
 def _unread(path: Path) -> FedreproError:
     return FedreproError(f"{path} cannot be read: run `dvc repro`, which makes it.")
+
+
+def _pixels(path: Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        return image.size
 
 
 def _points(text: str) -> tuple[int, int]:
