@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import json
+import math
 import re
 import shutil
 import statistics
 import webbrowser
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import made
@@ -27,10 +30,11 @@ from fedrepro.files import sealed, unsealed
 from fedrepro.papers.load import load_paper, load_papers
 from fedrepro.records import paths, record
 from fedrepro.report import write
-from fedrepro.report.page import build, grids, pictures, protocol, provenance
+from fedrepro.report.page import bands, build, findings, grids, landing, pictures, protocol, provenance
 from fedrepro.report.page.align import aligned
 from fedrepro.report.page.links import anchor
 from fedrepro.results import evaluate
+from fedrepro.results.frames import STATUSES
 
 ROOT = Path(__file__).parents[1]
 EVIL = '<script>alert("here")</script> & "so on"'
@@ -269,6 +273,88 @@ def test_the_summary_says_how_the_paper_fares(read, front):
     assert "Of 6 published numbers, 5 are compared: 4 within tolerance, 1 outside with a reason." in front.shown
 
 
+def test_headings_are_in_order_and_folded_parts_have_theirs(read, front):
+    for page in (read, front):
+        levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
+
+
+def test_a_footnote_is_said_once_and_a_reason_is_one(read):
+    assert read.shown.count("There was no <time>.") == 1
+    noted = [link for link in read.links if ".note" in link]
+    assert noted
+    assert set(noted) <= {f"#{name}" for name in read.ids}
+
+
+def cell(status="within", difference=0.0, unit="percent"):
+    return SimpleNamespace(status=status, difference=difference, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("shown", "band"),
+    [
+        (cell(difference=-1.0), "near0"),
+        (cell(difference=1.01), "near1"),
+        (cell(difference=-3.01), "near2"),
+        (cell(difference=10.0), "near2"),
+        (cell(difference=-10.01), "near3"),
+        (cell(difference=0.1, unit="norm"), "unscaled"),
+        (cell("deviation", 0.5), "deviation"),
+        (cell("not-run", math.nan), "not-run"),
+    ],
+)
+def test_a_number_within_a_wide_tolerance_is_told_from_one_that_agrees(shown, band):
+    assert bands.band(shown) == band
+
+
+def test_a_bar_has_every_number_once(toy):
+    cells = evaluate.read(toy).cells
+    found = bands.bar(cells)
+    assert sum(each.count for each in found) == len(cells) == 6
+    assert [(each.band, each.count) for each in found][-2:] == [("deviation", 1), ("not-run", 1)]
+    assert [each[:2] for each in bands.judged(Counter(holds=2, undecided=1))] == [("holds", 2), ("undecided", 1)]
+
+
+def test_papers_of_which_most_is_compared_come_first():
+    counts = dict.fromkeys(STATUSES, 0)
+    parts = [
+        {"name": "claims alone", "counts": counts, "verdicts": Counter(undecided=3, fails=1)},
+        {"name": "half", "counts": counts | {"within": 9, "not-run": 9}, "verdicts": Counter()},
+        {"name": "all", "counts": counts | {"deviation": 2}, "verdicts": Counter()},
+        {"name": "claims decided", "counts": counts | {"not-compared": 5}, "verdicts": Counter(holds=1)},
+    ]
+    names = ["all", "half", "claims decided", "claims alone"]
+    assert [part["name"] for part in landing.ordered(parts)] == names
+
+
+def test_the_picture_has_each_compared_number_where_it_belongs(toy, front):
+    cells = evaluate.read(toy).cells
+    own = cells[cells.difference.notna()]
+    expected = sorted(zip(own.compared_with.map(float), own.reproduced.map(float), strict=True))
+    drawn = [attributes for tag, attributes in front.elements if tag == "circle" and "cx" in attributes]
+    places = sorted((float(each["cx"]) / 4, 100 - float(each["cy"]) / 4) for each in drawn)
+    assert places == [pytest.approx(place, abs=0.02) for place in expected]
+    assert sum(each["class"].endswith(" out") for each in drawn) == 1
+
+
+def test_findings_are_those_of_the_paper_and_of_these_results(toy, tmp_path):
+    root = shutil.copytree(toy.root, tmp_path / "copy")
+    paper, page = load_paper(made.NAME, root), root / paths.FINDINGS
+    page.parent.mkdir()
+    counts = paths.summary(made.NAME, root).read_text(encoding="utf-8")
+    text = (
+        "# All\n\n**No.** Not yet.\n\n## A toy (toy-2022)\n\nPlain.\n\n**It\nlearns.** With <b>, see [there](x.md).\n"
+    )
+    text += "\n### More\n\n**Twice.**\n\n## Another (other)\n\n**Not this.**\n"
+    page.write_text(text + counts)
+    found = findings.findings(paper, evaluate.read(paper))
+    assert found == [("It learns.", "With &lt;b&gt;, see there."), ("Twice.", "")]
+    page.write_text(text + counts.replace("6", "7"))
+    assert findings.findings(paper, evaluate.read(paper)) == []
+
+
 def test_a_claim_has_its_verdict_and_its_evidence(read):
     assert "✓ holds games win games <win> section 1 Measured: final test accuracy; margin: 0 points." in read.shown
     assert "1 comparison: ✓ 1 holds" in read.shown
@@ -460,6 +546,21 @@ def test_the_orders_within_a_table_are_shown_where_they_are_compared(whole):
 def test_the_single_file_stands_alone_and_is_small_enough_to_send(whole):
     assert alone(whole)
     assert len(whole.text.encode()) < 8e6
+
+
+def test_each_paper_has_findings_and_is_judged_in_a_sentence(pages):
+    for paper in load_papers(ROOT):
+        page = pages[f"{paper.name}.html"]
+        assert sum(attributes.get("class") == "finding" for _, attributes in page.elements) >= 4
+        assert re.search(
+            r"(Largely|Partly|Hardly) reproduced: |No number can be compared: |only its claims", page.shown
+        )
+        assert len(re.findall(r"\d of \d claims hold", page.shown)) == 1
+        assert paper.spec.title in pages["index.html"].shown
+
+
+def test_a_tolerance_is_said_once_on_a_page(pages):
+    assert pages["flgames-2022.html"].shown.count("neither its stopping thresholds nor the budget") == 1
 
 
 def test_the_links_of_all_pages_lead_somewhere(pages):
