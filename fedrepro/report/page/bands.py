@@ -27,7 +27,8 @@ LABELS = {  # band of a number within tolerance, or another status -> what a rea
 
 SHORT = {  # the same for the key of small bars
     "near0": "within, by 1 point or less", "near1": "by 3", "near2": "by 10", "near3": "by more than 10",
-    "unscaled": "within, not in points", "deviation": "outside", "not-compared": "not compared", "not-run": "not run",
+    "unscaled": "within, not in points", "deviation": "outside", "outside": "outside, no reason",
+    "calibrated": "fitted", "not-compared": "not compared", "not-run": "not run",
 }  # fmt: skip
 
 
