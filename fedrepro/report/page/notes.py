@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fedrepro.report.layout import REMARKS, Sheet
@@ -23,18 +23,16 @@ class Notes(NamedTuple):
     reading: list[tuple[str, list[str]]]
 
 
-def notes(sheets: dict[str, Sheet], deviations: list[Reason], absent: list[Reason]) -> Notes:
-    """The footnotes of a paper's tables; `sheets`: a short name of each table -> the table."""
+def notes(sheets: list[tuple[str, Sheet]], deviations: list[Reason], absent: list[Reason]) -> Notes:
+    """The footnotes of a paper's tables; `sheets`: each with a short name."""
     reasons = [f"{REMARKS['deviation']}: {reason.text}" for reason in deviations]
     reasons += [f"{REMARKS['not-run']}: {reason.text}" for reason in absent]
     numbers = {text: number for number, text in enumerate(reasons, 1)}
-    others = list(dict.fromkeys(note for sheet in sheets.values() for note in sheet.notes if note not in numbers))
+    others = list(dict.fromkeys(note for _, sheet in sheets for note in sheet.notes if note not in numbers))
     own = list(enumerate(others, 1 + len(numbers)))
     return Notes(numbers | {text: number for number, text in own}, own, list(_reading(sheets)))
 
 
-def _reading(sheets: dict[str, Sheet]) -> Iterable[tuple[str, list[str]]]:
-    lines = collected([(line, 1, name, "") for name, sheet in sheets.items() for line in sheet.legend])
-    for line in lines:
-        named = list(dict.fromkeys(name for name, _ in line.places))
-        yield line.text, named if len(named) < len(sheets) else []
+def _reading(sheets: list[tuple[str, Sheet]]) -> Iterator[tuple[str, list[str]]]:
+    for line in collected([(line, 1, name, "") for name, sheet in sheets for line in sheet.legend]):
+        yield line.text, [name for name, _ in line.places] if len(line.places) < len(sheets) else []

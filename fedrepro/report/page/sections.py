@@ -33,15 +33,12 @@ def section(paper: Paper, found: Reproduction, site: Site, draw: Draw) -> Part:
     tables = [_table(paper, name, own) for name, own in by_table(paper, found.cells).items()]
     deviations = _most_first([_deviation(paper, cell) for cell in deviating.itertuples()])
     not_run = _most_first(reasons.of_tables(paper, found.cells, "not-run") + reasons.of_figures(paper))
-    sheets = {table["short"]: table["sheet"] for table in tables}
+    sheets = [(table["short"], table["sheet"]) for table in tables]
     decided = Counter(verdicts(found.claims).values())
     return {
         **{"name": paper.name, "title": paper.spec.title, "budget": paper.spec.budgets[paper.budget].label},
-        **{
-            "counts": counts(found.cells),
-            "bar": bands.bar(found.cells) or bands.judged(decided),
-            "gap": bands.gap(found.cells),
-        },
+        **{"counts": counts(found.cells), "gap": bands.gap(found.cells)},
+        "bar": bands.bar(found.cells) or bands.judged(decided),
         **{"spots": landing.spots(paper, found), "findings": findings.findings(paper, found)},
         **{"tables": tables, "deviations": deviations, "not_run": not_run},
         "notes": notes.notes(sheets, deviations, not_run),
