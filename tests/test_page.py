@@ -11,6 +11,7 @@ import math
 import re
 import shutil
 import statistics
+import subprocess
 import webbrowser
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,7 @@ from urllib.parse import unquote
 import made
 import pandas as pd
 import pytest
+import yaml
 from commands import fedrepro
 from matplotlib.figure import Figure
 from pages import Page, built, plain, single
@@ -574,3 +576,27 @@ def test_the_pages_and_the_single_file_have_the_same_numbers(whole, pages):
     every = pd.concat([evaluate.read(paper).cells for paper in load_papers(ROOT)])
     run = every.groupby(["paper", "table"]).status.transform(lambda statuses: (statuses != "not-run").any())
     assert len(cells) == run.sum() > 600
+
+
+def test_what_is_vendored_has_its_licence():
+    folder = ROOT / "fedrepro/report/templates"
+    assert "released into the public domain" in (folder / "sortable.LICENSE").read_text()
+    assert "see sortable.LICENSE" in (folder / "sortable.js").read_text().splitlines()[0]
+
+
+def test_the_pages_are_published_with_the_files_that_they_link_to(tmp_path):
+    workflow = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())
+    steps = workflow["jobs"]["publish"]["steps"]
+    assert workflow["permissions"] == {"contents": "read", "pages": "write", "id-token": "write"}
+    built, site = (step["run"] for step in steps if "run" in step)
+    assert built == "make setup && .venv/bin/fedrepro report"
+    upload = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/upload-pages-artifact"))
+    for command in ("git init -q", "git add -A", "git -c user.name=n -c user.email=e commit -qm one"):
+        (tmp_path / "reports").mkdir(exist_ok=True)
+        (tmp_path / "reports/a.csv").touch()
+        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    (tmp_path / "reports/index.html").touch()
+    subprocess.run(["bash", "-euo", "pipefail", "-c", site], cwd=tmp_path, check=True)
+    there = {str(path.relative_to(tmp_path / upload["path"])) for path in (tmp_path / upload["path"]).rglob("*.*")}
+    assert there == {"index.html", "reports/index.html", "reports/a.csv"}
+    assert 'href="reports/index.html"' in (tmp_path / upload["path"] / "index.html").read_text()

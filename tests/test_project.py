@@ -267,24 +267,6 @@ def test_the_workflow_does_the_same_publishes_the_page_and_checks_the_results():
     assert {command.split()[1] for command in own if command.startswith("make ")} <= targets()
 
 
-def test_the_pages_are_published_with_the_files_that_they_link_to(tmp_path):
-    workflow = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())
-    steps = workflow["jobs"]["publish"]["steps"]
-    assert workflow["permissions"] == {"contents": "read", "pages": "write", "id-token": "write"}
-    built, site = (step["run"] for step in steps if "run" in step)
-    assert built == "make setup && .venv/bin/fedrepro report"
-    upload = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/upload-pages-artifact"))
-    for command in ("git init -q", "git add -A", "git -c user.name=n -c user.email=e commit -qm one"):
-        (tmp_path / "reports").mkdir(exist_ok=True)
-        (tmp_path / "reports/a.csv").touch()
-        subprocess.run(command.split(), cwd=tmp_path, check=True)
-    (tmp_path / "reports/index.html").touch()
-    subprocess.run(["bash", "-euo", "pipefail", "-c", site], cwd=tmp_path, check=True)
-    there = {str(path.relative_to(tmp_path / upload["path"])) for path in (tmp_path / upload["path"]).rglob("*.*")}
-    assert there == {"index.html", "reports/index.html", "reports/a.csv"}
-    assert 'href="reports/index.html"' in (tmp_path / upload["path"] / "index.html").read_text()
-
-
 # What git and DVC leave alone, and what no file may name
 
 
