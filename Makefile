@@ -64,8 +64,10 @@ lock: setup ## renew requirements.lock after a change of pyproject.toml (needs t
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 # A page has a rendered file between <!-- NAME:begin --> and <!-- NAME:end -->.
-readme: ## copy the rendered tables and summaries into README.md and docs/
-	for file in reports/flgames-2022/rendered/table[12].md reports/summary.md reports/*/rendered/summary.md; do \
+readme: setup ## copy the rendered tables and summaries into README.md and docs/
+	mkdir -p build
+	{ echo '```text'; COLUMNS=80 $(BIN)/fedrepro show table flgames-2022 table1; echo '```'; } > build/table1.md
+	for file in build/table1.md reports/summary.md reports/*/rendered/summary.md; do \
 	  name=$$(basename "$$file" .md); \
 	  case $$file in reports/summary.md) name=papers;; */summary.md) name=$$(cut -d/ -f2 <<< $$file);; esac; \
 	  sed -E -i.old -e "/<!-- $$name:begin -->/,/<!-- $$name:end -->/{//!d;}" \

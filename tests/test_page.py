@@ -202,7 +202,7 @@ def test_a_run_is_there_once_with_what_its_record_says(toy, read):
 def test_a_commit_with_changes_and_files_without_an_address_are_said():
     assert provenance._commit("0123456789ab+") == "0123456789ab, with changes"
     files = record.Data(dataset="pacs", source="pacs", substitute="pacs (112 px)", files={"a": "f00d"})
-    assert "no public address, README.md says under Data" in provenance._substitute(files)
+    assert "no public address, docs/data.md says what" in provenance._substitute(files)
     assert provenance._substitute(record.Data(dataset="d", source="d", substitute="digits")) == "digits"
     assert provenance._substitute(files.model_copy(update={"substitute": None})) == ""
 

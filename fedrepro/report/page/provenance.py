@@ -88,7 +88,7 @@ def _commit(name: str | None) -> str:
 
 def _substitute(data: Data) -> str:
     """The substitute for the paper's data; files that do have no public address (tests/test_data_sources.py)."""
-    private = "; these files have no public address, README.md says under Data what to do without them"
+    private = "; these files have no public address, docs/data.md says what to do without them"
     return f"{data.substitute or ''}{private if data.substitute and data.files else ''}"
 
 
