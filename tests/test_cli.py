@@ -128,7 +128,7 @@ def test_train_says_how_it_ended_and_where_the_record_is(folder):
     assert done.out.splitlines()[-1] == f"record: {record}"
     content = json.loads(record.read_text())
     assert (content["budget"], content["run"], list(content["seeds"])) == ("ad hoc", None, ["0", "1"])
-    assert record.parent.name == f"f-irm-{content['identity']['config'][:8]}"
+    assert record.parent.name == f"f-irm-digits-{content['identity']['config'][:8]}"
     rows = [[part.strip() for part in line.split("│")[1:-1]] for line in done.out.splitlines() if "│" in line]
     assert [row[0] for row in rows] == ["0", "1", "mean", "spread", "n"]
     assert rows[0][1:4] == ["cap", "6", f"{100 * content['seeds']['0']['metrics']['train_accuracy']:.2f}"]
@@ -163,7 +163,7 @@ def test_a_method_alone_has_sensible_defaults():
     config, place = request.resolve(Request(method="f-irm"))
     assert (config.dataset, config.rounds, config.seeds) == ("colored-mnist", 1000, (0,))
     assert config.stop.threshold == 0.6
-    assert place.folder == Path(f"runs/adhoc/f-irm-{config.digest()[:8]}")
+    assert place.folder == Path(f"runs/adhoc/f-irm-colored-mnist-{config.digest()[:8]}")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_what_changes_nothing_leaves_a_run_planned(inside, same):
 def test_a_change_makes_a_planned_run_ad_hoc(inside, change, expected):
     config, place = request.resolve(Request(paper=PAPER, run=GAME, **change))
     assert (place.run, place.budget) == (None, "ad hoc")
-    assert place.folder == change.get("out", Path("runs/adhoc", f"f-irm-{config.digest()[:8]}"))
+    assert place.folder == change.get("out", Path("runs/adhoc", f"f-irm-{config.dataset}-{config.digest()[:8]}"))
     assert config.hyper["order"] == "parallel"
     for key, value in expected.items():
         assert getattr(config, key) == value

@@ -29,6 +29,7 @@ from fedrepro.cli.options import (
     Paper,
     Precision,
     Run,
+    SaveModel,
     Seeds,
     Sets,
     console,
@@ -72,6 +73,7 @@ def train(
     mode: Mode = "auto",
     out: Folder = None,
     compare: Compare = False,
+    save_model: SaveModel = False,
 ) -> None:
     """Train one run: `--method M` with sensible defaults, or a planned one with `--paper P --run R`.
 
@@ -87,11 +89,14 @@ def train(
     from fedrepro.results import again
     from fedrepro.training import runs
 
-    asked = request.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare)
+    asked = request.Request(
+        method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare, save_model
+    )
     config, place = request.resolve(asked)
     planned = again.recorded(paper, run) if compare else None
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
-        record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
+        how = {"device": device, "watch": display.watch, "say": display.say, "save_model": save_model}
+        record = runs.execute(config, place, **how)
     console().print(show.outcome(record))
     typer.echo(f"record: {place.folder / 'record.json'}")
     request.enforce(record)

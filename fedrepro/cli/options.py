@@ -71,6 +71,9 @@ Folder = Annotated[
 Compare = Annotated[
     bool, typer.Option("--compare", help="Train a planned run anew, elsewhere, and compare it with its record.")
 ]
+SaveModel = Annotated[
+    bool, typer.Option("--save-model", help="Save the trained model of each seed beside the record, as safetensors.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 OnePaper = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.", show_default=False)]
 OneTable = Annotated[

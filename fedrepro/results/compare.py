@@ -1,0 +1,112 @@
+"""Runs beside each other: the settings in which they differ, their final metrics, and paired differences."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from fedrepro import data
+from fedrepro.errors import FedreproError, UsageError, unknown
+from fedrepro.records.curves import digits, shown
+from fedrepro.results.claims import interval
+from fedrepro.results.runs import Run
+
+# Settings of which a method has its own, or that only say how it is watched.
+OWN = ("method", "numerics.method")
+WATCHING = ("watch.samples", "watch.train_every", "watch.test_every", "watch.precision", "watch.step_every")
+
+
+class Compared(NamedTuple):
+    """What distinguishes runs, the first of which the others are compared with.
+
+    settings: setting by run, of those in which the runs differ; None where a run does not have it.
+    metrics:  rows of metric, run, seeds (with a value), mean, spread (the population's standard deviation; NaN of one
+              seed), difference, lo, hi, pairs: the mean over the common seeds of the run less the first one, its 95% t
+              interval (NaN for fewer than two) and the number of these seeds. Accuracies are in percent.
+    unfair:   the settings beside the method in which runs differ that have it.
+    """
+
+    settings: pd.DataFrame
+    metrics: pd.DataFrame
+    unfair: list[str]
+
+
+def compare(runs: Sequence[Run], metrics: Sequence[str] = ()) -> Compared:
+    """Two or more runs beside each other, by all of their final metrics or by some.
+
+    UsageError for fewer than two runs, and for a metric that none of them has.
+    """
+    if len(runs) < 2:
+        raise UsageError("a comparison is of two runs or more: name another one.")
+    settings = different(runs)
+    chosen = metrics or known(runs)
+    for metric in chosen:
+        if metric not in known(runs):
+            raise unknown("metric", metric, known(runs))
+    rows = [_row(metric, run, runs[0]) for metric in chosen for run in runs]
+    return Compared(settings, pd.DataFrame(rows), unfair(settings))
+
+
+def known(runs: Sequence[Run]) -> list[str]:
+    """The final metrics of any of the runs, in the order of their records."""
+    every = (seed.metrics for run in runs for seed in run.record.seeds.values())
+    return list(dict.fromkeys(chain.from_iterable(every)))
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """Everything that was set of a run, defaults included, by names as `--set` has them."""
+    found, config = run.record, run.config
+    resolved = {key: value for key, value in found.resolved.items() if key != "net"}  # which is `network`
+    try:
+        own = data.parameters(config.dataset) | config.data
+    except FedreproError:  # a dataset that is no longer there
+        own = config.data
+    parts = {"data": own, "stop": config.stop, "watch": config.watch, "numerics": found.identity.numerics}
+    flat = {"method": config.method, "dataset": config.dataset, "rounds": config.rounds, "precision": config.precision}
+    flat |= resolved
+    for name, part in parts.items():
+        values = {} if part is None else part if isinstance(part, dict) else part.model_dump(mode="json")
+        flat |= {f"{name}.{key}": value for key, value in values.items()}
+    return flat | {"data files": found.identity.data[:8]}
+
+
+def different(runs: Sequence[Run]) -> pd.DataFrame:
+    """The settings in which runs differ, setting by run; None where a run does not have it."""
+    every = {run.name: settings(run) for run in runs}
+    names = dict.fromkeys(chain.from_iterable(every.values()))
+    rows = {name: [own.get(name) for own in every.values()] for name in names}
+    rows = {name: row for name, row in rows.items() if any(each != row[0] for each in row)}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(every), dtype=object)
+
+
+def unfair(settings: pd.DataFrame) -> list[str]:
+    """The settings beside the method in which runs differ that have it; none where runs of one method differ in one."""
+    rows = {name: [each for each in row if each is not None] for name, row in settings.iterrows()}
+    found = [name for name, row in rows.items() if any(each != row[0] for each in row)]
+    shared = [name for name in found if name not in (*OWN, *WATCHING)]
+    return shared if "method" in found or len(shared) > 1 else []
+
+
+def finals(run: Run, metric: str) -> dict[int, float]:
+    """Seed -> a final metric as a reader is shown it, of the seeds that have it."""
+    if metric not in run.metrics:
+        return {}
+    return {seed: digits(shown(metric, value)) for seed, value in run.final(metric).items()}
+
+
+def _row(metric: str, run: Run, first: Run) -> dict[str, Any]:
+    own, other = finals(run, metric), finals(first, metric)
+    pairs = [own[seed] - other[seed] for seed in own if seed in other] if run is not first else []
+    lo, hi = interval(pairs)
+    return {
+        **{"metric": metric, "run": run.name, "seeds": len(own)},
+        "mean": digits(statistics.fmean(own.values())) if own else math.nan,
+        "spread": digits(statistics.pstdev(own.values())) if len(own) > 1 else math.nan,
+        "difference": digits(statistics.fmean(pairs)) if pairs else math.nan,
+        **{"lo": lo, "hi": hi, "pairs": len(pairs)},
+    }
