@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from fedrepro import __version__
-from fedrepro.cli import listings, options, running
+from fedrepro.cli import held, listings, options, running
 from fedrepro.cli.options import (
     AsJson,
     Budget,
@@ -49,6 +49,9 @@ app = typer.Typer(
 app.add_typer(listings.data, name="data")
 app.add_typer(listings.show, name="show")
 app.command()(running.run)
+app.command("test")(held.evaluate_again)
+app.command()(held.compare)
+app.command()(held.plot)
 
 
 @app.callback(invoke_without_command=True)

@@ -59,6 +59,20 @@ def outcome(record: Record) -> Table:
     return listed(heads, rows, f"{record.config.method} on {record.config.dataset}", first)
 
 
+def tested(title: str, found: dict[int, dict[str, float]]) -> Table:
+    """The metrics of saved models, a row for each; columns are seeds, then mean and spread where there are several."""
+    metrics = list(dict.fromkeys(chain.from_iterable(found.values())))
+    several, rows = len(found) > 1, []
+    for metric in metrics:
+        values = [own[metric] for own in found.values()]
+        reduced = [fmean(values), pstdev(values)] if several else []
+        name = metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "")
+        rows.append((name, *(number(metric, each) for each in [*values, *reduced])))
+    return listed(
+        ("metric", *(f"seed {seed}" for seed in found), *(["mean", "spread"] if several else [])), rows, title
+    )
+
+
 def compared(pairs: list[Pair]) -> Table:
     """A run that was trained again beside its record: of each metric the largest difference of a seed."""
     rows = []

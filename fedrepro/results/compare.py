@@ -24,14 +24,14 @@ WATCHING = ("watch.samples", "watch.train_every", "watch.test_every", "watch.pre
 class Compared(NamedTuple):
     """What distinguishes runs, the first of which the others are compared with.
 
-    settings: setting by run, of those in which the runs differ; None where a run does not have it.
+    settings: setting -> run -> value, of those in which the runs differ; a run that does not have one lacks.
     metrics:  rows of metric, run, seeds (with a value), mean, spread (the population's standard deviation; NaN of one
               seed), difference, lo, hi, pairs: the mean over the common seeds of the run less the first one, its 95% t
               interval (NaN for fewer than two) and the number of these seeds. Accuracies are in percent.
     unfair:   the settings beside the method in which runs differ that have it.
     """
 
-    settings: pd.DataFrame
+    settings: dict[str, dict[str, Any]]
     metrics: pd.DataFrame
     unfair: list[str]
 
@@ -75,21 +75,27 @@ def settings(run: Run) -> dict[str, Any]:
     return flat | {"data files": found.identity.data[:8]}
 
 
-def different(runs: Sequence[Run]) -> pd.DataFrame:
-    """The settings in which runs differ, setting by run; None where a run does not have it."""
+def different(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """The settings in which runs differ, setting -> run -> value; a run that does not have one lacks."""
     every = {run.name: settings(run) for run in runs}
-    names = dict.fromkeys(chain.from_iterable(every.values()))
-    rows = {name: [own.get(name) for own in every.values()] for name in names}
-    rows = {name: row for name, row in rows.items() if any(each != row[0] for each in row)}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(every), dtype=object)
+    found = {}
+    for name in dict.fromkeys(chain.from_iterable(every.values())):
+        row = {run: own[name] for run, own in every.items() if name in own}
+        if len(row) < len(every) or _differ(row):
+            found[name] = row
+    return found
 
 
-def unfair(settings: pd.DataFrame) -> list[str]:
+def unfair(settings: dict[str, dict[str, Any]]) -> list[str]:
     """The settings beside the method in which runs differ that have it; none where runs of one method differ in one."""
-    rows = {name: [each for each in row if each is not None] for name, row in settings.iterrows()}
-    found = [name for name, row in rows.items() if any(each != row[0] for each in row)]
+    found = [name for name, row in settings.items() if _differ(row)]
     shared = [name for name in found if name not in (*OWN, *WATCHING)]
     return shared if "method" in found or len(shared) > 1 else []
+
+
+def _differ(row: dict[str, Any]) -> bool:
+    first, *others = row.values()
+    return any(each != first for each in others)
 
 
 def finals(run: Run, metric: str) -> dict[int, float]:

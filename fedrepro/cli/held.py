@@ -1,0 +1,95 @@
+"""The commands about recorded runs: test a saved model again, compare and plot runs, export them as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedrepro.cli.options import AsJson, DataSets, Device, console, place
+from fedrepro.errors import UsageError, short
+
+NAMES = "the folder of a record, an ad hoc run (`fedrepro show runs --adhoc`), or a planned one as PAPER/RUN."
+
+OneRecord = Annotated[str, typer.Argument(metavar="RECORD", help=f"A run: {NAMES}")]
+Records = Annotated[list[str], typer.Argument(metavar="RECORD...", help=f"Runs, each as {NAMES}")]
+OtherData = Annotated[
+    str | None, typer.Option(help="Another dataset of the same shape and classes: `fedrepro data list` lists them.")
+]
+Metrics = Annotated[
+    list[str] | None, typer.Option("--metric", help="Only this metric, such as test_accuracy; may be given again.")
+]
+Metric = Annotated[str, typer.Option(help="The metric that is drawn.")]
+Markdown = Annotated[bool, typer.Option("--md", help="Print Markdown in place of a table.")]
+Picture = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", parser=place, help="The picture, .svg or .png; build/METRIC.svg without it."),
+]
+
+
+def evaluate_again(
+    record: OneRecord,
+    dataset: OtherData = None,
+    sets: DataSets = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate the saved models of a run again, on the run's own dataset or on another one.
+
+    The run must have been trained with `--save-model`. On its own dataset the metrics are those of its record. Another
+    dataset, or another setting of it by `--set`, must have the same shape of inputs and the same number of classes.
+    """
+    from fedrepro.cli import show
+    from fedrepro.files import json_text
+    from fedrepro.pipeline import request
+    from fedrepro.results import chosen
+    from fedrepro.training import models
+    from fedrepro.training.runs import resolve
+
+    run = chosen.run(record)
+    if sets and dataset is None:
+        dataset = run.config.dataset
+    params = request.parameters(dataset, sets or ()) if dataset else {}
+    found = models.evaluated(run.folder, run.record, dataset, params, resolve(device))
+    tested = dataset or run.config.dataset
+    if as_json:
+        seeds = {str(seed): metrics for seed, metrics in found.items()}
+        typer.echo(json_text({"format": 1, "run": run.name, "dataset": tested, "seeds": seeds}), nl=False)
+    else:
+        console().print(show.tested(f"{run.name}, tested on {tested}", found))
+
+
+def compare(records: Records, metrics: Metrics = None, md: Markdown = False, as_json: AsJson = False) -> None:
+    """Compare runs: settings that differ, final metrics, and paired differences to the first run with 95% intervals.
+
+    Differences are taken seed by seed, over the seeds that both runs have. A warning names the settings beside the
+    method in which runs differ, since the difference may come from these.
+    """
+    from fedrepro.files import json_text
+    from fedrepro.report import beside
+    from fedrepro.results import chosen
+    from fedrepro.results.compare import compare
+
+    if md and as_json:
+        raise UsageError("give one of --md and --json.")
+    runs = chosen.runs(records)
+    found = compare(runs, metrics or ())
+    if as_json:
+        typer.echo(json_text(beside.as_json(runs, found)), nl=False)
+    elif md:
+        typer.echo(beside.markdown(runs, found), nl=False)
+    else:
+        console().print(beside.terminal(runs, found))
+
+
+def plot(records: Records, metric: Metric = "test_accuracy", out: Picture = None) -> None:
+    """Draw a metric of runs over the rounds: for each run the mean over its seeds, with a band of their spread."""
+    from fedrepro.files import write_bytes
+    from fedrepro.report import lines
+    from fedrepro.results import chosen
+
+    out = out or Path("build") / f"{metric}.svg"
+    if out.suffix not in lines.KINDS:
+        raise UsageError(f"the picture is .svg or .png: give {short(str(out))} such a name.")
+    typer.echo(f"wrote {write_bytes(out, lines.picture(chosen.runs(records), metric, out.suffix))}")
