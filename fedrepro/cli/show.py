@@ -68,9 +68,8 @@ def tested(title: str, found: dict[int, dict[str, float]]) -> Table:
         reduced = [fmean(values), pstdev(values)] if several else []
         name = metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "")
         rows.append((name, *(number(metric, each) for each in [*values, *reduced])))
-    return listed(
-        ("metric", *(f"seed {seed}" for seed in found), *(["mean", "spread"] if several else [])), rows, title
-    )
+    heads = ("metric", *(f"seed {seed}" for seed in found), *(("mean", "spread") if several else ()))
+    return listed(heads, rows, title)
 
 
 def compared(pairs: list[Pair]) -> Table:

@@ -26,7 +26,6 @@ def run(text: str) -> Run:
     paper, _, name = text.partition("/")
     if name and paper in papers():
         loaded = load_paper(paper)
-        loaded.study(name)  # UsageError for an unknown run
         found, faults = evaluate.runs(loaded, [name])
         if faults:
             raise FedreproError(faults[name])

@@ -88,7 +88,7 @@ def _curves(paper: Paper, name: str, spots: list, faults: dict[str, str]) -> Row
 
 
 def watched(run: Run, metric: str) -> list[tuple[int, list[float]]]:
-    """(round, the values of the seeds) where at least two seeds, or the only one, were watched, as a reader is shown."""
+    """(round, values of the seeds as a reader is shown them) where two seeds or more, or the only one, were watched."""
     curve = shown(metric, run.curve(metric))
     curve = curve[curve.count(axis=1) >= min(2, len(run.seeds))]
     return [(x, own[own == own].tolist()) for x, own in zip(curve.index, curve.to_numpy(), strict=True)]
