@@ -428,7 +428,7 @@ def test_show_dataset_has_its_settings_and_how_it_is_made(folder):
 def test_show_runs_has_ad_hoc_ones_and_damaged_records(folder):
     fedrepro("train", "--method", "fedsgd", *SMALL, "--out", "runs/adhoc/mine")
     assert "mine" in fedrepro("show", "runs").out
-    assert "1 finished (ad hoc)" in fedrepro("show", "runs").out
+    assert "1 finished" in fedrepro("show", "runs").out
     Path("runs/adhoc/mine/record.json").write_text("{")
     assert "damaged" in fedrepro("show", "runs").out
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli.options import DataSets, Name, OnePaper, console, papers, place
+from fedrepro.cli.options import AsJson, DataSets, Name, OnePaper, console, papers, place
 
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
 show = typer.Typer(help="What there is: methods, datasets, papers, tables, claims, runs.", no_args_is_help=True)
@@ -94,7 +94,6 @@ _shows("methods", "List the methods, and the plugins that are left out, with why
 _shows("datasets", "List the datasets, and whether their data are there.")
 _shows("papers", "List the papers and their budgets.")
 _shows("tables", "List the tables of all papers.")
-_shows("runs", "List the planned and the ad hoc runs, and how they ended.")
 _shows(
     "dataset",
     "Print what a dataset is, how it is made, and its settings with their defaults.",
@@ -119,3 +118,34 @@ def show_claims(paper: OnePaper = None) -> None:
     from fedrepro.cli import show
 
     console().print(show.claims(papers(paper)))
+
+
+@show.command("runs")
+def show_runs(
+    adhoc: Annotated[bool, typer.Option("--adhoc", help="Only ad hoc runs.")] = False,
+    paper: Annotated[str | None, typer.Option(help="Only the runs of a paper.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only the runs by a method.")] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            help="Only runs with a seed that is finished, stopped, cap, diverged or collapsed; or missing, damaged."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the planned and the ad hoc runs, how they ended, and their final metric: mean ± spread over the seeds.
+
+    Ad hoc runs come with their settings; `--json` has the settings of all, and all final metrics of each seed.
+    """
+    from fedrepro.cli import show
+    from fedrepro.errors import UsageError
+    from fedrepro.files import json_text
+    from fedrepro.results import listing
+
+    if adhoc and paper:
+        raise UsageError("an ad hoc run has no paper: leave --adhoc or --paper out.")
+    found = listing.runs(() if adhoc else papers(paper), listing.Which(adhoc, paper, method, status))
+    if as_json:
+        typer.echo(json_text({"format": 1, "runs": show.runs_json(found)}), nl=False)
+    else:
+        console().print(show.runs(found))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
+import math
 from collections.abc import Iterable
-from itertools import chain
-from pathlib import Path
+from itertools import chain, groupby
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -13,15 +14,15 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedrepro.errors import FedreproError
 from fedrepro.papers import load
 from fedrepro.papers.load import Paper, load_papers
-from fedrepro.records import paths, record
 from fedrepro.records.curves import number
 from fedrepro.records.record import Record
+from fedrepro.results.listing import MAIN
 
 if TYPE_CHECKING:
     from fedrepro.results.again import Pair
+    from fedrepro.results.listing import Listed
 
 WIDE = 8  # metrics that stand side by side
 ENDINGS = {"diverged": "bold red", "cap": "yellow", "stopped": "green", "finished": "green"}
@@ -185,26 +186,53 @@ def claims(papers: list[Paper]) -> Group:
     return Group(*map(layout.terminal, sheets)) if sheets else Group(Text("there are no claims"))
 
 
-def runs() -> Table:
-    """The planned runs of all papers, if there are any, then the ad hoc ones, with what their records say."""
-    rows = []
-    for paper in map(load.load_paper, load.papers()):
-        for run, draft in paper.drafts().items():
-            folder = paths.run(paper.name, draft.config.method, run, paper.root)
-            rows.append((paper.name, run, ",".join(map(str, draft.config.seeds)), _recorded(folder)))
-    adhoc = sorted(place.parent for place in paths.ADHOC.glob("*/record.json"))
-    rows += [("–", folder.name, "", _recorded(folder)) for folder in adhoc]
-    return listed(("paper", "run", "seeds", "record"), rows)
+def runs(found: list[Listed]) -> Group:
+    """Runs and how they ended, those of each paper under its name, and ad hoc ones last, with their settings."""
+    drawn = []
+    for paper, group in groupby(found, key=lambda each: each.paper):
+        own = list(group)
+        budgets = sorted({each.record.budget for each in own if each.record})
+        title = f"{paper} ({', '.join(budgets)})" if paper and budgets else paper or "ad hoc"
+        last = "test accuracy %" if any(each.metric in ("", MAIN) for each in own) else "final metric"
+        heads = ("run", *(() if paper else ("settings",)), "record", last)
+        rows = ((each.run, *(() if paper else (_settings(each),)), _ended(each), _final(each)) for each in own)
+        drawn.append(listed(heads, rows, title))
+        drawn[-1].columns[0].no_wrap = True
+    return Group(*drawn) if drawn else Group(Text("there is no such run"))
 
 
-def _recorded(folder: Path) -> Text:
-    """The record of a folder in a few words: how its seeds ended."""
-    if not record.path(folder).exists():
-        return Text("none", style="dim")
-    try:
-        found = record.read(folder)
-    except FedreproError:
-        return Text("damaged", style="bold red")
-    ended = [seed.ended for seed in found.seeds.values()]
-    counts = ", ".join(f"{ended.count(status)} {status}" for status in dict.fromkeys(ended))
-    return Text(f"{counts} ({found.budget})")
+def _settings(each: Listed) -> str:
+    return " ".join(f"{key}={json.dumps(value)}" for key, value in each.settings.items()).replace('"', "")
+
+
+def _final(each: Listed) -> str:
+    """The metric by which the run is shown, with its spread, and its name where it is not the test accuracy."""
+    mean, spread = each.final
+    if math.isnan(mean):
+        return ""
+    own = number(each.metric, mean) + ("" if math.isnan(spread) else f" ± {number(each.metric, spread)}")
+    return own if each.metric == MAIN else f"{each.metric.replace('_', ' ')} {own}"
+
+
+def _ended(each: Listed) -> Text:
+    """The record in a few words: how its seeds ended."""
+    if each.record is None:
+        return Text("damaged", style="bold red") if each.fault else Text("none", style="dim")
+    seeds = each.record.seeds.values()
+    ended, collapsed = [seed.status for seed in seeds], sum(seed.collapsed for seed in seeds)
+    counts = [f"{ended.count(status)} {status}" for status in dict.fromkeys(ended)]
+    return Text(", ".join([*counts, *([f"{collapsed} collapsed"] if collapsed else [])]))
+
+
+def runs_json(found: list[Listed]) -> list[dict[str, Any]]:
+    """The same for a machine: settings, and for each seed how it ended and its final metrics."""
+    told = []
+    for each in found:
+        config, seeds = each.config, each.record.seeds if each.record else {}
+        about = {"method": config.method, "dataset": config.dataset} if config else {}
+        ended = {str(seed): {"ended": own.ended, "metrics": own.metrics} for seed, own in seeds.items()}
+        told.append(
+            {"paper": each.paper or None, "run": each.run, "folder": str(each.folder), **about}
+            | {"settings": each.settings, "status": sorted(each.statuses), "seeds": ended, "fault": each.fault or None}
+        )
+    return told

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -12,7 +10,7 @@ import pandas as pd
 
 from fedrepro import data
 from fedrepro.errors import FedreproError, UsageError, unknown
-from fedrepro.records.curves import digits, shown
+from fedrepro.records.curves import digits, reduced, shown
 from fedrepro.results.claims import interval
 from fedrepro.results.runs import Run
 
@@ -108,11 +106,9 @@ def finals(run: Run, metric: str) -> dict[int, float]:
 def _row(metric: str, run: Run, first: Run) -> dict[str, Any]:
     own, other = finals(run, metric), finals(first, metric)
     pairs = [own[seed] - other[seed] for seed in own if seed in other] if run is not first else []
-    lo, hi = interval(pairs)
+    (mean, spread), (lo, hi) = reduced(list(own.values())), interval(pairs)
     return {
         **{"metric": metric, "run": run.name, "seeds": len(own)},
-        "mean": digits(statistics.fmean(own.values())) if own else math.nan,
-        "spread": digits(statistics.pstdev(own.values())) if len(own) > 1 else math.nan,
-        "difference": digits(statistics.fmean(pairs)) if pairs else math.nan,
+        **{"mean": digits(mean), "spread": digits(spread), "difference": digits(reduced(pairs)[0])},
         **{"lo": lo, "hi": hi, "pairs": len(pairs)},
     }
