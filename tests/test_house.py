@@ -12,7 +12,7 @@ PACKAGE = ROOT / "fedrepro"
 FLOORS = (
     ("errors", "files", "downloads"),
     *(("core",), ("records",), ("nets",), ("data",), ("judges",), ("methods",), ("papers",)),
-    *(("training",), ("pipeline",), ("results",), ("report",), ("cli",)),
+    *(("training",), ("pipeline",), ("results",), ("report",), ("cli", "api")),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted(PACKAGE.rglob("*.py"))

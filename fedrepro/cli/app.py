@@ -52,6 +52,7 @@ app.command()(running.run)
 app.command("test")(held.evaluate_again)
 app.command()(held.compare)
 app.command()(held.plot)
+app.command()(held.export)
 
 
 @app.callback(invoke_without_command=True)
@@ -92,21 +93,16 @@ def train(
     from fedrepro.results import again
     from fedrepro.training import runs
 
-    asked = request.Request(
-        method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare, save_model
-    )
-    config, place = request.resolve(asked)
+    given = (method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare, save_model)
+    config, place = request.resolve(request.Request(*given))
     planned = again.recorded(paper, run) if compare else None
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
-        how = {"device": device, "watch": display.watch, "say": display.say, "save_model": save_model}
-        record = runs.execute(config, place, **how)
+        record = runs.execute(config, place, device=device, watch=display.watch, say=display.say, save_model=save_model)
     console().print(show.outcome(record))
     typer.echo(f"record: {place.folder / 'record.json'}")
     request.enforce(record)
     if planned:
-        found = again.pairs(planned, record)
-        console().print(show.compared(found))
-        again.enforce(found)
+        again.enforce(show.again(planned, record, console()))
 
 
 @app.command()

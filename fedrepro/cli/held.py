@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli.options import AsJson, DataSets, Device, console, place
+from fedrepro.cli.options import AsJson, DataSets, Device, OnePaper, console, papers, place
 from fedrepro.errors import UsageError, short
 
 NAMES = "the folder of a record, an ad hoc run (`fedrepro show runs --adhoc`), or a planned one as PAPER/RUN."
@@ -26,6 +26,8 @@ Picture = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", parser=place, help="The picture, .svg or .png; build/METRIC.svg without it."),
 ]
+Parquet = Annotated[Path | None, typer.Option(metavar="DIR", parser=place, help="A folder for tables as Parquet.")]
+Csv = Annotated[Path | None, typer.Option("--csv", metavar="DIR", parser=place, help="A folder for tables as CSV.")]
 
 
 def evaluate_again(
@@ -93,3 +95,22 @@ def plot(records: Records, metric: Metric = "test_accuracy", out: Picture = None
     if out.suffix not in lines.KINDS:
         raise UsageError(f"the picture is .svg or .png: give {short(str(out))} such a name.")
     typer.echo(f"wrote {write_bytes(out, lines.picture(chosen.runs(records), metric, out.suffix))}")
+
+
+def export(paper: OnePaper = None, parquet: Parquet = None, csv: Csv = None) -> None:
+    """Write all runs, or those of a paper, as tidy tables: runs, settings, final metrics of each seed, and curves.
+
+    Values are as in the records: accuracies are fractions. Without a paper ad hoc runs are there, too.
+    """
+    from fedrepro.results import export, listing
+
+    if not (parquet or csv):
+        raise UsageError("say where the tables go: --parquet DIR, --csv DIR or both.")
+    found = listing.runs(papers(paper), listing.Which(paper=paper))
+    unusable = [each for each in found if each.record is None]
+    made = export.tables(found)
+    for folder, kind in ((parquet, "parquet"), (csv, "csv")):
+        for path in export.write(made, folder, kind) if folder else ():
+            typer.echo(f"wrote {path}: {len(made[path.stem]):,} rows")
+    if unusable:
+        typer.echo(f"left out, without a usable record: {len(unusable)} of {len(found)} runs", err=True)

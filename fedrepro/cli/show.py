@@ -21,8 +21,11 @@ from fedrepro.records.record import Record
 from fedrepro.results.listing import MAIN
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fedrepro.results.again import Pair
     from fedrepro.results.listing import Listed
+    from fedrepro.results.runs import Run
 
 WIDE = 8  # metrics that stand side by side
 ENDINGS = {"diverged": "bold red", "cap": "yellow", "stopped": "green", "finished": "green"}
@@ -71,6 +74,14 @@ def tested(title: str, found: dict[int, dict[str, float]]) -> Table:
         rows.append((name, *(number(metric, each) for each in [*values, *reduced])))
     heads = ("metric", *(f"seed {seed}" for seed in found), *(("mean", "spread") if several else ()))
     return listed(heads, rows, title)
+
+
+def again(planned: Run, record: Record, console: Console) -> list[Pair]:
+    """Print how far a run that was trained again is from its record, and return it."""
+    from fedrepro.results.again import pairs
+
+    console.print(compared(found := pairs(planned, record)))
+    return found
 
 
 def compared(pairs: list[Pair]) -> Table:

@@ -68,9 +68,8 @@ def execute(
     Seeds of an earlier record are kept if its identity is the same; those of an ad hoc run stay in it even if they are
     not asked for again. An interrupted run goes on from its last checkpoint; one is written every `every` seconds
     (0: each round), or as much more rarely as large ones take time. `watch` sees the training after each round, `say`
-    gets lines for the user. With `save_model` the model of each seed is saved beside the record, and seeds without one
-    are trained again. Raises UsageError for what cannot be run, Busy where another process trains it, Interrupted
-    after SIGINT or SIGTERM.
+    gets lines for the user. With `save_model` seeds without a saved model are trained again. Raises UsageError for what
+    cannot be run, Busy where another process trains it, Interrupted after SIGINT or SIGTERM.
     """
     chosen, wanted = resolve(device), identity(config)
     methods.check(config.method, config.hyper)
@@ -78,11 +77,11 @@ def execute(
     with locked(place):
         probe(place)
         trained = kept(place, config, wanted, save_model)
-        if record.path(place.folder).exists() and not trained:
-            lacks = save_model and current(place, wanted)
-            say(f"the earlier record {'lacks models' if lacks else 'is stale or damaged'}: all seeds are trained again")
         if trained:
             say(f"kept from the earlier record: seeds {', '.join(map(str, trained))}")
+        elif record.path(place.folder).exists():
+            fault = "has no models" if current(place, wanted) and save_model else "is stale or damaged"
+            say(f"the earlier record {fault}: all seeds are trained again")
         todo = [seed for seed in config.seeds if seed not in trained]
         if todo:
             training = prepare(config, tuple(todo), chosen, save_model)
