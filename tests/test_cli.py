@@ -83,7 +83,7 @@ def test_every_command_and_option_has_help(path, command):
 def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
         *((name,) for name in ("train", "run", "tune", "extractor", "evaluate", "report", "check")),
-        *((name,) for name in ("bench", "doctor")),
+        *((name,) for name in ("bench", "doctor", "test", "compare", "plot", "export")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
         *(("show", name) for name in ("method", "methods", "dataset", "datasets", "papers", "tables", "runs")),
         *(("show", name) for name in ("table", "claims")),
@@ -407,7 +407,7 @@ def test_what_shows_results_needs_the_frames_alone(project, tmp_path, monkeypatc
         ("datasets", ["digits", "embedded", "no download, for smoke runs"]),
         ("papers", [PAPER, "paper, smoke", "Tiny"]),
         ("tables", ["t1", "Table 1"]),
-        ("runs", [PLAIN, GAME, "2 finished (paper)"]),
+        ("runs", [PLAIN, GAME, "2 finished"]),
     ],
 )
 def test_show_lists(inside, name, words):

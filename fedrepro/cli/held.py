@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli.options import AsJson, DataSets, Device, OnePaper, console, papers, place
+from fedrepro.cli.options import AsJson, DataSets, Device, OnePaper, console, place
 from fedrepro.errors import UsageError, short
 
 NAMES = "the folder of a record, an ad hoc run (`fedrepro show runs --adhoc`), or a planned one as PAPER/RUN."
@@ -93,7 +93,7 @@ def plot(records: Records, metric: Metric = "test_accuracy", out: Picture = None
 
     out = out or Path("build") / f"{metric}.svg"
     if out.suffix not in lines.KINDS:
-        raise UsageError(f"the picture is .svg or .png: give {short(str(out))} such a name.")
+        raise UsageError(f"the picture is SVG or PNG: give {short(str(out))} a name that ends in .svg or .png.")
     typer.echo(f"wrote {write_bytes(out, lines.picture(chosen.runs(records), metric, out.suffix))}")
 
 
@@ -106,7 +106,7 @@ def export(paper: OnePaper = None, parquet: Parquet = None, csv: Csv = None) -> 
 
     if not (parquet or csv):
         raise UsageError("say where the tables go: --parquet DIR, --csv DIR or both.")
-    found = listing.runs(papers(paper), listing.Which(paper=paper))
+    found = listing.runs(listing.Which(paper=paper))
     unusable = [each for each in found if each.record is None]
     made = export.tables(found)
     for folder, kind in ((parquet, "parquet"), (csv, "csv")):

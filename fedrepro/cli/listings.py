@@ -144,7 +144,7 @@ def show_runs(
 
     if adhoc and paper:
         raise UsageError("an ad hoc run has no paper: leave --adhoc or --paper out.")
-    found = listing.runs(() if adhoc else papers(paper), listing.Which(adhoc, paper, method, status))
+    found = listing.runs(listing.Which(adhoc, paper, method, status))
     if as_json:
         typer.echo(json_text({"format": 1, "runs": show.runs_json(found)}), nl=False)
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedrepro.errors import FedreproError, unknown
+from fedrepro.papers import load
 from fedrepro.papers.load import Paper
 from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
@@ -72,14 +73,15 @@ class Which:
     status: str | None = None
 
 
-def runs(papers: Iterable[Paper], which: Which) -> list[Listed]:
-    """The planned runs of papers, in the order of their cells, then the ad hoc ones by name.
+def runs(which: Which) -> list[Listed]:
+    """The planned runs of the papers, in the order of their cells, then the ad hoc ones by name.
 
     UsageError for a status that there is not, and for a method that no run has.
     """
     if which.status is not None and which.status not in STATUSES:
         raise unknown("status", which.status, STATUSES)
-    found = [] if which.adhoc else [each for paper in papers for each in planned(paper)]
+    names = [] if which.adhoc else load.papers() if which.paper is None else [which.paper]
+    found = [each for name in names for each in planned(load.load_paper(name))]
     found += [] if which.paper else list(adhoc())
     methods = {each.config.method for each in found if each.config}
     if which.method is not None and which.method not in methods:
