@@ -14,21 +14,17 @@ import made
 import pandas as pd
 import pytest
 from commands import PAPER, PLAIN, fedrepro
+from recorded import SGD, run
 
 import fedrepro as python
-from fedrepro import data, methods
+from fedrepro import data
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.papers.load import load_paper
 from fedrepro.records import record as records
-from fedrepro.records.config import RunConfig
 from fedrepro.results import chosen, evaluate
 from fedrepro.results.compare import compare
-from fedrepro.training.identity import identity
 
 T2, T3 = 4.302652729749464, 3.182446305284263  # Student's t, 97.5%, of 2 and 3 degrees of freedom
-PROVENANCE = {"command": "", "versions": {"torch": "2"}, "device": "cpu", "threads": 1, "precision": "fp32"}
-PROVENANCE |= {"started": "2026-01-01", "finished": "2026-01-01", "commit": None}
-SGD = {"optimiser": "sgd", "lr": 0.01, "batch": 64, "net": "cnn"}
 PLAINLY = {key: value for key, value in SGD.items() if key != "optimiser"}  # of methods with that one alone
 A, B = {0: 0.50, 1: 0.60, 2: 0.61}, {0: 0.55, 1: 0.66, 2: 0.69}
 
@@ -37,32 +33,6 @@ A, B = {0: 0.50, 1: 0.60, 2: 0.61}, {0: 0.55, 1: 0.66, 2: 0.69}
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(name, accuracies, method="fedavg", hyper=SGD, dataset="digits-plain", **settings):
-    """A recorded run without training: test accuracy by seed, None where it diverged; curves rise to it in 3 rounds."""
-    config = RunConfig(
-        method=method, dataset=dataset, hyper=hyper, seeds=tuple(accuracies), **({"rounds": 3} | settings)
-    )
-    seeds, curves = {}, {}
-    for seed, value in accuracies.items():
-        end = {"status": "diverged" if value is None else "finished", "rounds": 3, "seconds": 1.0}
-        metrics = {} if value is None else {"train_accuracy": 0.9, "test_accuracy": value, "test_loss": 1 - value}
-        seeds[seed] = end | {"metrics": metrics, "provenance": PROVENANCE}
-        curves[seed] = [
-            (round, name, level * round / 3)
-            for round in (1, 2, 3)
-            for name, level in metrics.items()
-            if round == 3 or name != "test_loss"
-        ]
-    described = {key: value for key, value in data.describe(dataset).items() if key != "fingerprint"}
-    fields = {
-        **{"paper": None, "run": None, "budget": "ad hoc", "config": config, "identity": identity(config)},
-        **{"resolved": methods.resolved(method, hyper), "seeds": seeds},
-        "data": described | {"facts": {str(seed): {} for seed in seeds}},
-    }
-    records.write(Path("runs/adhoc") / name, fields, curves)
-    return chosen.run(name)
 
 
 def row(found, run, metric="test_accuracy"):
@@ -202,7 +172,7 @@ def test_what_cannot_be_compared_is_refused(pair, arguments, message):
 
 def test_a_damaged_record_is_refused(pair):
     with open("runs/adhoc/b/curves.csv", "a") as curves:
-        curves.write("9,9,x,1\n")
+        curves.write("0,9,x,1\n")
     done = fedrepro("compare", "a", "b")
     assert (done.code, "curves.csv does not belong to the record beside it" in done.fault) == (1, True)
 

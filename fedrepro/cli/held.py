@@ -49,11 +49,12 @@ def evaluate_again(
     from fedrepro.training import models
     from fedrepro.training.runs import resolve
 
+    on, params = resolve(device), {} if dataset is None else request.parameters(dataset, sets or ())
     run = chosen.run(record)
     if sets and dataset is None:
         dataset = run.config.dataset
-    params = request.parameters(dataset, sets or ()) if dataset else {}
-    found = models.evaluated(run.folder, run.record, dataset, params, resolve(device))
+        params = request.parameters(dataset, sets)
+    found = models.evaluated(run.folder, run.record, dataset, params, on)
     tested = dataset or run.config.dataset
     if as_json:
         seeds = {str(seed): metrics for seed, metrics in found.items()}
