@@ -232,21 +232,30 @@ def test_smoke_is_judged_and_says_nothing_about_the_paper(tmp_path):
 
 def test_show_has_the_verdicts_of_the_frames(toy):
     stored(toy)
-    shown = drawn(show.claims([toy]))
+    shown = drawn(show.claims([toy], wide=True))
     assert shown == terminal(toy)
     assert "calm: holds. “Parallel play swings less”" in shown
     (toy.root / "runs" / made.NAME / "game" / PARALLEL / "record.json").unlink()
-    assert drawn(show.claims([toy])) == shown  # the records are not looked at
+    assert drawn(show.claims([toy], wide=True)) == shown  # the records are not looked at
     path = paths.frame(made.NAME, "claims", toy.root)
     path.write_text("\n".join(line for line in path.read_text().splitlines() if PARALLEL not in line))
     with pytest.raises(FedreproError, match=f"lacks {PARALLEL}: run `fedrepro evaluate toy-2022`"):
-        show.claims([toy])
+        show.claims([toy], wide=True)
+
+
+def test_the_short_form_counts_the_comparisons_of_each_claim(toy):
+    stored(toy)
+    lines = drawn(show.claims([toy], wide=False)).splitlines()
+    assert lines[0] == "toy-2022: A toy"
+    at = next(place for place, line in enumerate(lines) if " calm " in line)
+    assert lines[at].split() == ["holds", "calm", "1", "holds"]
+    assert lines[at + 1].startswith(" " * 11 + "“Parallel play swings less” (")
 
 
 def test_papers_without_claims_write_nothing_and_say_so(tmp_path):
     loaded = made.records(made.paper(tmp_path))
     assert not [path for path in rendered(loaded) if "claims" in path.name]
-    assert "there are no claims" in drawn(show.claims([loaded]))
+    assert "there are no claims" in drawn(show.claims([loaded], wide=False))
 
 
 def test_a_claim_that_fails_is_a_finding_and_no_problem(toy):

@@ -76,7 +76,7 @@ def test_terminal_shows_what_is_there_and_what_is_missing(motley):
 
 def test_a_table_is_shown_from_the_frames(motley, monkeypatch):
     monkeypatch.chdir(motley.root)
-    assert drawn(show.table(made.NAME, "t1")) == terminal(motley)
+    assert drawn(show.table(made.NAME, "t1", 80, wide=True)) == terminal(motley)
 
 
 def test_report_needs_frames_of_every_run_and_of_this_budget(motley):
@@ -100,7 +100,7 @@ def test_report_needs_frames_of_every_run_and_of_this_budget(motley):
 def test_showing_an_unknown_table_names_the_closest(motley, monkeypatch):
     monkeypatch.chdir(motley.root)
     with pytest.raises(UsageError, match="did you mean 't1'"):
-        show.table(made.NAME, "t2")
+        show.table(made.NAME, "t2", 80, wide=False)
 
 
 def terminal(toy):

@@ -1,4 +1,4 @@
-"""The commands about recorded runs: test a saved model again, compare and plot runs, export them as tables."""
+"""The commands about recorded runs: list, compare and plot them, test a saved model again, export tables."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ Picture = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", parser=place, help="The picture, .svg or .png; build/METRIC.svg without it."),
 ]
+AdHoc = Annotated[bool, typer.Option("--adhoc", help="Only ad hoc runs.")]
+OfPaper = Annotated[str | None, typer.Option("--paper", help="Only the runs of a paper.")]
+ByMethod = Annotated[str | None, typer.Option("--method", help="Only the runs by a method.")]
+ByStatus = Annotated[
+    str | None,
+    typer.Option(
+        "--status",
+        help="Only runs with a seed that is finished, stopped, cap, diverged or collapsed; or missing, damaged.",
+    ),
+]
 Parquet = Annotated[Path | None, typer.Option(metavar="DIR", parser=place, help="A folder for tables as Parquet.")]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="DIR", parser=place, help="A folder for tables as CSV.")]
 
@@ -42,7 +52,7 @@ def evaluate_again(
     The run must have been trained with `--save-model`. On its own dataset the metrics are those of its record. Another
     dataset, or another setting of it by `--set`, must have the same shape of inputs and the same number of classes.
     """
-    from fedrepro.cli import show
+    from fedrepro.cli import runs
     from fedrepro.files import json_text
     from fedrepro.pipeline import request
     from fedrepro.results import chosen
@@ -60,7 +70,31 @@ def evaluate_again(
         seeds = {str(seed): metrics for seed, metrics in found.items()}
         typer.echo(json_text({"format": 1, "run": run.name, "dataset": tested, "seeds": seeds}), nl=False)
     else:
-        console().print(show.tested(f"{run.name}, tested on {tested}", found))
+        console().print(runs.tested(f"{run.name}, tested on {tested}", found))
+
+
+def show_runs(
+    adhoc: AdHoc = False,
+    paper: OfPaper = None,
+    method: ByMethod = None,
+    status: ByStatus = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the planned and the ad hoc runs, how they ended, and their final metric: mean ± spread over the seeds.
+
+    Ad hoc runs come with their settings; `--json` has the settings of all, and all final metrics of each seed.
+    """
+    from fedrepro.cli import runs
+    from fedrepro.files import json_text
+    from fedrepro.results import listing
+
+    if adhoc and paper:
+        raise UsageError("an ad hoc run has no paper: leave --adhoc or --paper out.")
+    found = listing.runs(listing.Which(adhoc, paper, method, status))
+    if as_json:
+        typer.echo(json_text({"format": 1, "runs": runs.as_json(found)}), nl=False)
+    else:
+        console().print(runs.table(found))
 
 
 def compare(records: Records, metrics: Metrics = None, md: Markdown = False, as_json: AsJson = False) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli.options import AsJson, DataSets, Name, OnePaper, console, papers, place
+from fedrepro.cli import held
+from fedrepro.cli.options import DataSets, Name, OnePaper, Wide, console, papers, place
 
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
 show = typer.Typer(help="What there is: methods, datasets, papers, tables, claims, runs.", no_args_is_help=True)
@@ -104,48 +105,26 @@ _shows(
     "Print one method in full: what it is, its settings, their defaults and values.",
     name="A method: `fedrepro show methods` lists them.",
 )
-_shows(
-    "table",
-    "Print one table from the frame that `evaluate` wrote, published beside reproduced.",
-    paper="A paper: `fedrepro show papers` lists them.",
-    table="A table of it: `fedrepro show tables` lists them.",
-)
+
+
+@show.command("table")
+def show_table(
+    paper: Annotated[str, typer.Argument(help="A paper: `fedrepro show papers` lists them.")],
+    table: Annotated[str, typer.Argument(help="A table of it: `fedrepro show tables` lists them.")],
+    wide: Wide = False,
+) -> None:
+    """Print one table from the frame that `evaluate` wrote: our numbers and the published ones."""
+    from fedrepro.cli import show
+
+    console().print(show.table(paper, table, console().width, wide))
 
 
 @show.command("claims")
-def show_claims(paper: OnePaper = None) -> None:
+def show_claims(paper: OnePaper = None, wide: Wide = False) -> None:
     """Print the claims of the papers and how they fare, from the frames that `evaluate` wrote."""
     from fedrepro.cli import show
 
-    console().print(show.claims(papers(paper)))
+    console().print(show.claims(papers(paper), wide))
 
 
-@show.command("runs")
-def show_runs(
-    adhoc: Annotated[bool, typer.Option("--adhoc", help="Only ad hoc runs.")] = False,
-    paper: Annotated[str | None, typer.Option(help="Only the runs of a paper.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only the runs by a method.")] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            help="Only runs with a seed that is finished, stopped, cap, diverged or collapsed; or missing, damaged."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the planned and the ad hoc runs, how they ended, and their final metric: mean ± spread over the seeds.
-
-    Ad hoc runs come with their settings; `--json` has the settings of all, and all final metrics of each seed.
-    """
-    from fedrepro.cli import show
-    from fedrepro.errors import UsageError
-    from fedrepro.files import json_text
-    from fedrepro.results import listing
-
-    if adhoc and paper:
-        raise UsageError("an ad hoc run has no paper: leave --adhoc or --paper out.")
-    found = listing.runs(listing.Which(adhoc, paper, method, status))
-    if as_json:
-        typer.echo(json_text({"format": 1, "runs": show.runs_json(found)}), nl=False)
-    else:
-        console().print(show.runs(found))
+show.command("runs")(held.show_runs)

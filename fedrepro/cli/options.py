@@ -75,6 +75,9 @@ SaveModel = Annotated[
     bool, typer.Option("--save-model", help="Save the trained model of each seed beside the record, as safetensors.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Everything: spreads, seeds, rounds, reasons; needs a wide terminal.")
+]
 OnePaper = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.", show_default=False)]
 OneTable = Annotated[
     str | None, typer.Argument(metavar="[TABLE]", help="A table of PAPER; all without it.", show_default=False)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
-import math
 from collections.abc import Iterable
-from itertools import chain, groupby
+from itertools import chain
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -18,15 +16,15 @@ from fedrepro.papers import load
 from fedrepro.papers.load import Paper, load_papers
 from fedrepro.records.curves import number
 from fedrepro.records.record import Record
-from fedrepro.results.listing import MAIN
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fedrepro.results.again import Pair
-    from fedrepro.results.listing import Listed
     from fedrepro.results.runs import Run
 
+METHOD = "`fedrepro show method NAME` prints one in full, with its settings"
+DATASET = "`fedrepro show dataset NAME` prints one in full, with its settings"
 WIDE = 8  # metrics that stand side by side
 ENDINGS = {"diverged": "bold red", "cap": "yellow", "stopped": "green", "finished": "green"}
 
@@ -39,6 +37,16 @@ def listed(heads: Iterable[str], rows: Iterable[Iterable[str | Text]], title: st
     for place, row in enumerate(rows, 1):
         drawn.add_row(*row, end_section=place == first)
     return drawn
+
+
+def index(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Group:
+    """Rows in a line each, which is cut where the terminal ends."""
+    rows = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return Group(
+        *(Text(line, "" if at else "bold", no_wrap=True, overflow="ellipsis") for at, line in enumerate(lines))
+    )
 
 
 def outcome(record: Record) -> Table:
@@ -61,19 +69,6 @@ def outcome(record: Record) -> Table:
     heads, *rows = zip(*rows, strict=True) if len(metrics) > WIDE else rows
     first = 2 if len(metrics) > WIDE else len(seeds)
     return listed(heads, rows, f"{record.config.method} on {record.config.dataset}", first)
-
-
-def tested(title: str, found: dict[int, dict[str, float]]) -> Table:
-    """The metrics of saved models, a row for each; columns are seeds, then mean and spread where there are several."""
-    metrics = list(dict.fromkeys(chain.from_iterable(found.values())))
-    several, rows = len(found) > 1, []
-    for metric in metrics:
-        values = [own[metric] for own in found.values()]
-        reduced = [fmean(values), pstdev(values)] if several else []
-        name = metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "")
-        rows.append((name, *(number(metric, each) for each in [*values, *reduced])))
-    heads = ("metric", *(f"seed {seed}" for seed in found), *(("mean", "spread") if several else ()))
-    return listed(heads, rows, title)
 
 
 def again(planned: Run, record: Record, console: Console) -> list[Pair]:
@@ -103,9 +98,9 @@ def methods() -> Group:
     from fedrepro.methods import discover
 
     rows, faults = discover()
-    named = ((name, row.family, row.dataset, row.summary) for name, row in rows.items())
+    named = ((name, row.family, row.summary) for name, row in rows.items())
     left_out = (Text(f"{name}: {fault}", style="yellow") for name, fault in faults.items())
-    return Group(listed(("method", "family", "dataset", "what it is"), named), *left_out)
+    return Group(index(("method", "family", "what it is"), named), *left_out, Text(METHOD, style="dim"))
 
 
 def method(name: str) -> Group:
@@ -130,12 +125,15 @@ def _values(allowed: Any) -> str:
     return ", ".join(choices) or getattr(allowed, "__name__", str(allowed))
 
 
-def datasets() -> Table:
+def datasets() -> Group:
     """All datasets and where their data are, a line each."""
     from fedrepro.data.manifests import list_datasets
 
-    rows = ((row["name"], row["source"], row["where"], row["summary"]) for row in list_datasets())
-    return listed(("dataset", "source", "where", "what it is"), rows)
+    found = [(row, *row["where"].partition(": ")[::2]) for row in list_datasets()]
+    rows = ((row["name"], row["source"], state, row["summary"]) for row, state, _ in found)
+    folders = dict.fromkeys(folder for _, _, folder in found if folder)
+    looked = (Text(f"data folder: {folder}", style="dim") for folder in folders)
+    return Group(index(("dataset", "source", "data", "what it is"), rows), *looked, Text(DATASET, style="dim"))
 
 
 def dataset(name: str) -> Group:
@@ -157,93 +155,46 @@ def manifest(content: dict) -> Text:
     return Text(f"{content['source']}: {', '.join(counts)} images, checksums {content.get('checksums', 'right')}")
 
 
-def papers() -> Table:
+def papers() -> Group:
     """All papers with a spec, and the budget in use."""
     rows = (
         (each.name, each.budget, ", ".join(each.spec.budgets), str(len(each.spec.tables)), str(len(each.drafts())))
         + (each.spec.title,)
         for each in load_papers()
     )
-    return listed(("paper", "budget", "budgets", "tables", "runs", "title"), rows)
+    return index(("paper", "budget", "budgets", "tables", "runs", "title"), rows)
 
 
-def tables() -> Table:
+def tables() -> Group:
     """All tables of all papers."""
     rows = (
         (paper.name, name, str(len(paper.cells(name))), str(len(paper.table_runs(name))), table.title)
         for paper in load_papers()
         for name, table in paper.spec.tables.items()
     )
-    return listed(("paper", "table", "cells", "runs", "title"), rows)
+    return index(("paper", "table", "cells", "runs", "title"), rows)
 
 
-def table(paper: str, table: str) -> Group:
-    """One table of a paper; UsageError for an unknown one, FedreproError where its frames are missing or stale."""
-    from fedrepro.report import layout
+def table(paper: str, table: str, width: int, wide: bool) -> Group | Text:
+    """One table of a paper, short or `wide`.
+
+    Raises UsageError for an unknown one, FedreproError where its frames are missing or stale.
+    """
+    from fedrepro.report import brief, layout
     from fedrepro.results.check import by_table
     from fedrepro.results.evaluate import read
 
     loaded = load.load_paper(paper)
     loaded.table(table)
-    return layout.terminal(layout.sheet(loaded, table, by_table(loaded, read(loaded).cells)[table]))
+    sheet = layout.sheet(loaded, table, by_table(loaded, read(loaded).cells)[table])
+    return layout.terminal(sheet) if wide else brief.table(sheet, width)
 
 
-def claims(papers: list[Paper]) -> Group:
-    """The claims of papers; FedreproError where their frames are missing or stale."""
-    from fedrepro.report import claims, layout
+def claims(papers: list[Paper], wide: bool) -> Group:
+    """The claims of papers, short or `wide`; FedreproError where their frames are missing or stale."""
+    from fedrepro.report import brief, claims, layout
     from fedrepro.results.evaluate import read
 
-    sheets = [claims.sheet(paper, read(paper).claims) for paper in papers if paper.spec.claims]
-    return Group(*map(layout.terminal, sheets)) if sheets else Group(Text("there are no claims"))
-
-
-def runs(found: list[Listed]) -> Group:
-    """Runs and how they ended, those of each paper under its name, and ad hoc ones last, with their settings."""
-    drawn = []
-    for paper, group in groupby(found, key=lambda each: each.paper):
-        own = list(group)
-        budgets = sorted({each.record.budget for each in own if each.record})
-        title = f"{paper} ({', '.join(budgets)})" if paper and budgets else paper or "ad hoc"
-        last = "test accuracy %" if any(each.metric in ("", MAIN) for each in own) else "final metric"
-        heads = ("run", *(() if paper else ("settings",)), "record", last)
-        rows = ((each.run, *(() if paper else (_settings(each),)), _ended(each), _final(each)) for each in own)
-        drawn.append(listed(heads, rows, title))
-        drawn[-1].columns[0].no_wrap = True
-    return Group(*drawn) if drawn else Group(Text("there is no such run"))
-
-
-def _settings(each: Listed) -> str:
-    return " ".join(f"{key}={json.dumps(value)}" for key, value in each.settings.items()).replace('"', "")
-
-
-def _final(each: Listed) -> str:
-    """The metric by which the run is shown, with its spread, and its name where it is not the test accuracy."""
-    mean, spread = each.final
-    if math.isnan(mean):
-        return ""
-    own = number(each.metric, mean) + ("" if math.isnan(spread) else f" ± {number(each.metric, spread)}")
-    return own if each.metric == MAIN else f"{each.metric.replace('_', ' ')} {own}"
-
-
-def _ended(each: Listed) -> Text:
-    """The record in a few words: how its seeds ended."""
-    if each.record is None:
-        return Text("damaged", style="bold red") if each.fault else Text("none", style="dim")
-    seeds = each.record.seeds.values()
-    ended, collapsed = [seed.status for seed in seeds], sum(seed.collapsed for seed in seeds)
-    counts = [f"{ended.count(status)} {status}" for status in dict.fromkeys(ended)]
-    return Text(", ".join([*counts, *([f"{collapsed} collapsed"] if collapsed else [])]))
-
-
-def runs_json(found: list[Listed]) -> list[dict[str, Any]]:
-    """The same for a machine: settings, and for each seed how it ended and its final metrics."""
-    told = []
-    for each in found:
-        config, seeds = each.config, each.record.seeds if each.record else {}
-        about = {"method": config.method, "dataset": config.dataset} if config else {}
-        ended = {str(seed): {"ended": own.ended, "metrics": own.metrics} for seed, own in seeds.items()}
-        told.append(
-            {"paper": each.paper or None, "run": each.run, "folder": str(each.folder), **about}
-            | {"settings": each.settings, "status": sorted(each.statuses), "seeds": ended, "fault": each.fault or None}
-        )
-    return told
+    found = [(paper, read(paper).claims) for paper in papers if paper.spec.claims]
+    drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in found)
+    return Group(*drawn) if found else Group(Text("there are no claims"))
