@@ -75,7 +75,7 @@ def warnings(runs: Sequence[Run], found: Compared) -> list[str]:
         told.append("Warning: one common seed gives no interval: train more seeds with --seeds 0,1,2.")
     for run in runs:
         lost = [f"seed {seed} {run.record.seeds[seed].ended}" for seed in {*run.diverged, *run.collapsed}]
-        told += [f"Warning: {run.name}: {', '.join(sorted(lost))}."] if lost else []
+        told += [f"Warning: {run.name}: {'; '.join(sorted(lost))}."] if lost else []
     return told
 
 
