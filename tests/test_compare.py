@@ -94,6 +94,7 @@ def test_what_only_one_method_has_is_no_unfairness_and_what_both_have_is():
     assert fair.unfair == []
     assert fair.settings["method"] == {"a": "fedavg", "b": "fedprox"}
     assert fair.settings["mu"] == {"b": 0.1}
+    assert "numerics.method" not in fair.settings
     assert {"lr", "network", "optimiser", "rounds", "net"} & fair.settings.keys() == set()
     slow = run("slow", B, "fedprox", PLAINLY | {"lr": 0.1, "net": "mlp", "epochs": 5}, rounds=4, dataset="mnist")
     assert {"lr", "network", "epochs", "rounds", "dataset", "data files"} <= set(compare([run("a", A), slow]).unfair)

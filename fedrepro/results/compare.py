@@ -15,7 +15,7 @@ from fedrepro.results.claims import interval
 from fedrepro.results.runs import Run
 
 # Settings of which a method has its own, or that only say how it is watched.
-OWN = ("method", "numerics.method")
+OWN = ("method",)
 WATCHING = ("watch.samples", "watch.train_every", "watch.test_every", "watch.precision", "watch.step_every")
 
 
@@ -81,6 +81,8 @@ def different(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
         row = {run: own[name] for run, own in every.items() if name in own}
         if len(row) < len(every) or _differ(row):
             found[name] = row
+    if "method" in found:
+        found.pop("numerics.method", None)  # each method has its own
     return found
 
 
