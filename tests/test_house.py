@@ -20,6 +20,7 @@ LONG = {"nets/loops.py"}  # files that may have more than 300 lines
 WITHOUT_TORCH = (
     *("cli.app", "data", "data.sources", "files", "judges.extractors", "methods", "papers.load", "pipeline.run"),
     *("records.record", "results.evaluate", "results.check", "training.identity"),
+    *("api", "results.chosen", "results.compare", "results.listing", "cli.held"),
 )
 
 

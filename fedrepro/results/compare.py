@@ -56,12 +56,12 @@ def known(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(every)))
 
 
-def settings(run: Run) -> dict[str, Any]:
-    """Everything that was set of a run, defaults included, by names as `--set` has them."""
+def settings(run: Run, whole: bool = True) -> dict[str, Any]:
+    """Everything that was set of a run by names as `--set` has them, with defaults, those of the data if `whole`."""
     found, config = run.record, run.config
     resolved = {key: value for key, value in found.resolved.items() if key != "net"}  # which is `network`
     try:
-        own = data.parameters(config.dataset) | config.data
+        own = (data.parameters(config.dataset) if whole else {}) | config.data  # imports torch
     except FedreproError:  # a dataset that is no longer there
         own = config.data
     parts = {"data": own, "stop": config.stop, "watch": config.watch, "numerics": found.identity.numerics}
@@ -75,7 +75,8 @@ def settings(run: Run) -> dict[str, Any]:
 
 def different(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     """The settings in which runs differ, setting -> run -> value; a run that does not have one lacks."""
-    every = {run.name: settings(run) for run in runs}
+    whole = any((run.config.dataset, run.config.data) != (runs[0].config.dataset, runs[0].config.data) for run in runs)
+    every = {run.name: settings(run, whole) for run in runs}
     found = {}
     for name in dict.fromkeys(chain.from_iterable(every.values())):
         row = {run: own[name] for run, own in every.items() if name in own}
