@@ -120,7 +120,7 @@ def _metrics(found: Compared, names: dict[str, str]) -> Sheet:
         interval = f"{lo} to {hi}{' *' * (row.lo > 0 or row.hi < 0)}" if lo else ""
         name = row.metric.replace("_", " ") if row.metric != before else ""
         drawn.rows.append(
-            [Entry(each) for each in (name, names[row.run], spread_out(mean, spread), difference, interval)]
+            [Entry(each) for each in (name, names[row.run], spread_out(mean or "–", spread), difference, interval)]
         )
         before = row.metric
     pairs = found.metrics.groupby("run").pairs.max()

@@ -14,9 +14,8 @@ from fedrepro.records.curves import digits, reduced, shown
 from fedrepro.results.claims import interval
 from fedrepro.results.runs import Run
 
-# Settings of which a method has its own, or that only say how it is watched.
-OWN = ("method",)
-WATCHING = ("watch.samples", "watch.train_every", "watch.test_every", "watch.precision", "watch.step_every")
+# Settings that only say how a run is looked at.
+WATCHING = ("samples", "train_every", "test_every", "precision", "step_every", "grad_norm")  # of `watch`
 
 
 class Compared(NamedTuple):
@@ -89,8 +88,8 @@ def different(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 def unfair(settings: dict[str, dict[str, Any]]) -> list[str]:
     """The settings beside the method in which runs differ that have it; none where runs of one method differ in one."""
-    found = [name for name, row in settings.items() if _differ(row)]
-    shared = [name for name in found if name not in (*OWN, *WATCHING)]
+    found, watching = [name for name, row in settings.items() if _differ(row)], {f"watch.{each}" for each in WATCHING}
+    shared = [name for name in found if name != "method" and name not in watching]
     return shared if "method" in found or len(shared) > 1 else []
 
 
