@@ -83,8 +83,8 @@ def train(
 
     A run that was interrupted goes on from its last checkpoint. Seeds that are recorded already are kept where
     settings, data and numerics are the same; else all are trained again, and the new record takes the old one's place.
-    A planned run with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out; so does one that is
-    compared with its record, where exit code 3 says that it is further away than another machine explains.
+    A planned run with any change, or whose model is saved, is an ad hoc run: its record goes to runs/adhoc/ or --out;
+    so does one that is compared with its record, where exit code 3 says that it differs more than by the machine.
     """
     from fedrepro.cli import progress, show
     from fedrepro.core import lift
