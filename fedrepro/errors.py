@@ -34,14 +34,27 @@ class Interrupted(FedreproError):
     exit_code = 130
 
 
+LISTED = 10  # candidates in a sentence
+
+
+def same(name: str, known: Iterable[str]) -> str:
+    """The known name that differs in case, hyphens and underscores alone; else the name as it is."""
+    return next((each for each in known if _letters(each) == _letters(name)), name)
+
+
+def _letters(name: str) -> str:
+    return name.casefold().translate(dict.fromkeys(map(ord, "-_ ")))
+
+
 def short(text: str, most: int = 100) -> str:
     """A text that a user wrote, for a sentence: cut where it is long."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that does not exist, with the closest one that does."""
+    """The error for a name that does not exist, with one that is near, or with those that there are."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(known) or 'none'}."
+    near = difflib.get_close_matches(name, known, n=1)
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known[:LISTED]) or 'none'}{more}."
     return UsageError(f"unknown {kind} {short(repr(name))}: {hint}")

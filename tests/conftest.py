@@ -21,7 +21,7 @@ torch.set_num_threads(1)
 os.environ.pop("COLUMNS", None)
 
 SHAPE, CLASSES = (2, 3, 3), 2
-HYPER = {"batch": 4, "hidden": 6, "lr": 0.02, "phi_lr": 0.02, "net": "mlp"}
+HYPER = {"batch": 4, "hidden": 6, "lr": 0.02, "phi_lr": 0.02, "net": "mlp", "optimiser": "adam"}
 
 VARIANTS = [
     (name, {"order": order} if order else {})

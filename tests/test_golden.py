@@ -126,7 +126,8 @@ def cases() -> dict[str, Case]:
     return {**of_methods(), **of_networks(), **of_gans(), **of_federations()}
 
 
-HYPER = {"batch": 16, "hidden": 6, "lr": 0.01, "phi_lr": 0.005, "capacity": 2, "epochs": 1, "net": "mlp"}
+HYPER = {"batch": 16, "hidden": 6, "lr": 0.01, "phi_lr": 0.005, "capacity": 2, "epochs": 1}
+HYPER |= {"net": "mlp", "optimiser": "adam"}
 # Many small steps of a fresh Adam would let rounding decide what the risks that weigh clients make large.
 SMOOTH = {"lr": 0.001, "eps": 1e-3}
 OWN = {"fedyogi": {"net": "cnn"}, "afl": SMOOTH, "gen-afl": SMOOTH, "vm": SMOOTH}
@@ -141,7 +142,7 @@ def of_methods() -> dict[str, Case]:
             measure = partial(trained, name, fitting | hyper | OWN.get(name, {}), "digits")
             found["-".join([name, *hyper.values()])] = case(measure, name, "digits")
     turned = {"augmentation": "rotation", "degrees": 15}
-    hyper = {"optimiser": "sgd", "lr": 0.05, "batch": 8, "hidden": 6}
+    hyper = {"net": "mlp", "lr": 0.05, "batch": 8, "hidden": 6}
     measure = partial(trained, "fedavg", hyper, "rotated-mnist-digits", turned, rows=24, rounds=2)
     return found | {"fedavg augmented": case(measure, "fedavg", "rotated-mnist-digits")}
 

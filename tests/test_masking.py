@@ -283,10 +283,15 @@ def test_a_client_with_non_finite_data_is_left_out_and_counted(training, toy, na
     assert torch.isfinite(flat(final(trained))).all()
 
 
-@pytest.mark.parametrize(("cohort", "drawn"), [(0, "all"), (2, 2), (3, "all"), (4, "all")])
+@pytest.mark.parametrize(("cohort", "drawn"), [(0, "all"), (2, 2), (3, "all")])
 def test_a_cohort_is_drawn_where_there_are_more_clients(cohort, drawn):
     method = methods.build("fedprox", Task((2, 3, 3), 2, (4, 4, 4)), {"cohort": cohort, "net": "mlp"})
     assert method.phases[0].draw.clients == drawn
+
+
+def test_a_cohort_larger_than_the_clients_is_refused():
+    with pytest.raises(UsageError, match="cohort=4 is more than the 3 clients"):
+        methods.build("fedprox", Task((2, 3, 3), 2, (4, 4, 4)), {"cohort": 4, "net": "mlp"})
 
 
 @pytest.mark.parametrize(

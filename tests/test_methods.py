@@ -238,8 +238,8 @@ def test_the_numerics_of_a_plugin_are_its_rows_or_its_modules(plugin):
 @pytest.mark.parametrize(
     ("name", "hyper", "network", "optimiser"),
     [
-        ("fedavg", {}, "mlp", "adam"),
-        ("fedavg", {"optimiser": "sgd", "net": "lenet"}, "lenet", "sgd"),
+        ("fedavg", {}, "cnn", "sgd"),
+        ("fedavg", {"optimiser": "adam", "net": "lenet"}, "lenet", "adam"),
         ("fed-irm", {"optimiser": "sgd"}, "cnn-fair", "sgd"),
         ("scaffold", {}, "cnn", "sgd"),
         ("erm", {"net": "resnet18"}, "resnet18", "adam"),

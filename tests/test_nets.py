@@ -123,7 +123,8 @@ def test_the_networks_have_the_papers_sizes(shape, classes, fixed, representatio
     """papers/flgames-2022/PROTOCOL.md; the numbers are of one client."""
     task = Task(shape, classes, (300, 300))
     streams = lambda client, purpose: torch.Generator().manual_seed(client)  # noqa: E731
-    f, single = (methods.build(name, task, {}).init(streams, task.sizes) for name in ("f-irm", "fedavg"))
+    f = methods.build("f-irm", task, {}).init(streams, task.sizes)
+    single = methods.build("fedavg", task, {"net": "mlp"}).init(streams, task.sizes)
     assert count(f["clients"]["w"]) == 2 * fixed
     assert count(single["server"]["params"]) == fixed
     if representation:

@@ -618,7 +618,7 @@ def test_a_resumed_run_reports_the_same_of_every_domain(training, domains):
     ended(second)
     for lane, resumed in zip(whole.lanes, second.lanes, strict=True):
         assert shown(resumed) == shown(lane)
-        began = {"started": runs.now(), "commit": None}
+        began = {"started": runs.now(), "commit": None, "threads": 1}
         assert runs.outcome(resumed, second.config, second.device, began).seed.metrics == lane.metrics
         assert {"id_accuracy", "ood_loss", "grad_norm_75", "grad_norm_all", "grad_norm_std"} <= lane.metrics.keys()
 

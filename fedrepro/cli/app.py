@@ -32,6 +32,7 @@ from fedrepro.cli.options import (
     SaveModel,
     Seeds,
     Sets,
+    Threads,
     console,
     papers,
 )
@@ -74,6 +75,7 @@ def train(
     sets: Sets = None,
     device: Device = "auto",
     precision: Precision = None,
+    threads: Threads = None,
     mode: Mode = "auto",
     out: Folder = None,
     compare: Compare = False,
@@ -86,23 +88,11 @@ def train(
     A planned run with any change, or whose model is saved, is an ad hoc run: its record goes to runs/adhoc/ or --out;
     so does one that is compared with its record, where exit code 3 says that it differs more than by the machine.
     """
-    from fedrepro.cli import progress, show
-    from fedrepro.core import lift
-    from fedrepro.pipeline import request
-    from fedrepro.pipeline.run import title
-    from fedrepro.results import again
-    from fedrepro.training import runs
+    from fedrepro.cli import train
+    from fedrepro.pipeline.request import Request
 
     given = (method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare, save_model)
-    config, place = request.resolve(request.Request(*given))
-    planned = again.recorded(paper, run) if compare else None
-    with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
-        record = runs.execute(config, place, device=device, watch=display.watch, say=display.say, save_model=save_model)
-    console().print(show.outcome(record))
-    typer.echo(f"record: {place.folder / 'record.json'}")
-    request.enforce(record)
-    if planned:
-        again.enforce(show.again(planned, record, console()))
+    train.train(Request(*given), device, mode, threads)
 
 
 @app.command()

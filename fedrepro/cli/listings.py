@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli import held
+from fedrepro.cli import held, options
 from fedrepro.cli.options import DataSets, Name, OnePaper, Wide, console, papers, place
 
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
@@ -50,8 +50,12 @@ def _sources(verb: str, name: str | None, absent: str) -> None:
 
 @data.command("show")
 def data_show(
-    dataset: Annotated[str | None, typer.Argument(help="A dataset: `fedrepro data list` lists them.")] = None,
-    paper: Annotated[str | None, typer.Option(help="In place of a dataset: the sheets of this paper's report.")] = None,
+    dataset: Annotated[
+        str | None, typer.Argument(parser=options.dataset, help="A dataset: `fedrepro data list` lists them.")
+    ] = None,
+    paper: Annotated[
+        str | None, typer.Option(parser=options.paper, help="In place of a dataset: the sheets of this paper's report.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="PNG", parser=place, help="The picture; build/DATASET.png without it.")
     ] = None,
@@ -80,11 +84,12 @@ def data_show(
 
 def _shows(name: str, summary: str, /, **arguments: str) -> None:
     """A command that prints what the function of that name in show.py makes of its arguments: name -> help."""
+    spelled = getattr(options, name, None)
 
     def command(**given: str) -> None:
         console().print(getattr(import_module("fedrepro.cli.show"), name)(**given))
 
-    types = {key: Annotated[str, typer.Argument(help=help)] for key, help in arguments.items()}
+    types = {key: Annotated[str, typer.Argument(parser=spelled, help=help)] for key, help in arguments.items()}
     kind = inspect.Parameter.KEYWORD_ONLY
     command.__signature__ = inspect.Signature([inspect.Parameter(k, kind, annotation=t) for k, t in types.items()])
     command.__annotations__ = types
@@ -109,7 +114,7 @@ _shows(
 
 @show.command("table")
 def show_table(
-    paper: Annotated[str, typer.Argument(help="A paper: `fedrepro show papers` lists them.")],
+    paper: Annotated[str, typer.Argument(parser=options.paper, help="A paper: `fedrepro show papers` lists them.")],
     table: Annotated[str, typer.Argument(help="A table of it: `fedrepro show tables` lists them.")],
     wide: Wide = False,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fedrepro.errors import UsageError, short
+from fedrepro.errors import UsageError, same, short
 
 if TYPE_CHECKING:
     from fedrepro.papers.paper import Paper as Loaded
@@ -34,11 +34,33 @@ def place(text: str) -> Path:
     return Path(text)
 
 
-Method = Annotated[str | None, typer.Option(help="A method: `fedrepro show methods` lists them.")]
+def method(text: str) -> str:
+    """A method's name, however it is spelled."""
+    from fedrepro.methods import REGISTRY, plugins
+
+    return text if text in REGISTRY else same(text, [*REGISTRY, *plugins.entries(REGISTRY)[0]])
+
+
+def dataset(text: str) -> str:
+    """A dataset's name, however it is spelled."""
+    from fedrepro.data import DATASETS
+
+    return same(text, DATASETS)
+
+
+def paper(text: str) -> str:
+    """A paper's name, however it is spelled."""
+    from fedrepro.papers.load import papers
+
+    return same(text, papers())
+
+
+Method = Annotated[str | None, typer.Option(parser=method, help="A method: `fedrepro show methods` lists them.")]
 Dataset = Annotated[
-    str | None, typer.Option(help="A dataset, in place of the method's own: `fedrepro data list` lists them.")
+    str | None,
+    typer.Option(parser=dataset, help="A dataset, in place of the method's own: `fedrepro data list` lists them."),
 ]
-Paper = Annotated[str | None, typer.Option(help="A paper: `fedrepro show papers` lists them.")]
+Paper = Annotated[str | None, typer.Option(parser=paper, help="A paper: `fedrepro show papers` lists them.")]
 Run = Annotated[str | None, typer.Option(help="A planned run of the paper: `fedrepro show runs` lists them.")]
 Budget = Annotated[str | None, typer.Option(help="Another budget of the paper: `fedrepro show papers` lists them.")]
 Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2; they train together.")]
@@ -63,7 +85,11 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto is cuda where
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16, of the products in training.")]
 Mode = Annotated[
     str,
-    typer.Option(help="How clients and seeds run: auto, vmap, loop, or how many are batched; no draw depends on it."),
+    typer.Option(help="How clients and seeds run: auto, vmap, loop, or a chunk size; results do not depend on it."),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="Threads; without it as many as cores are idle. An interrupted run keeps its own."),
 ]
 Folder = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", parser=place, help="A folder of its own for the record.")
@@ -78,7 +104,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a t
 Wide = Annotated[
     bool, typer.Option("--wide", help="Everything: spreads, seeds, rounds, reasons; needs a wide terminal.")
 ]
-OnePaper = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="A paper; all without it.", show_default=False)]
+OnePaper = Annotated[
+    str | None, typer.Argument(parser=paper, metavar="[PAPER]", help="A paper; all without it.", show_default=False)
+]
 OneTable = Annotated[
     str | None, typer.Argument(metavar="[TABLE]", help="A table of PAPER; all without it.", show_default=False)
 ]

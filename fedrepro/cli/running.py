@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Column, Table
 
+from fedrepro.cli import options
 from fedrepro.cli.options import Budget, Device, console, papers
 from fedrepro.errors import FedreproError, UsageError, short
 
@@ -24,11 +25,12 @@ WORDS = {  # what comes before the runs, one and many
 }
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all without one.", show_default=False)
+    list[str] | None,
+    typer.Argument(parser=options.paper, metavar="[PAPER]...", help="Papers; all without one.", show_default=False),
 ]
 OfTable = Annotated[str | None, typer.Option("--table", help="Only the runs of one table.")]
 OfFigure = Annotated[str | None, typer.Option("--figure", help="Only the runs of one figure; with --table, of both.")]
-ByMethod = Annotated[str | None, typer.Option("--method", help="Only the runs by one method.")]
+ByMethod = Annotated[str | None, typer.Option("--method", parser=options.method, help="Only the runs by one method.")]
 OneRun = Annotated[str | None, typer.Option("--run", help="Only one run.")]
 Jobs = Annotated[
     int | None,

@@ -18,10 +18,7 @@ from fedrepro.records.curves import number
 from fedrepro.records.record import Record
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from fedrepro.results.again import Pair
-    from fedrepro.results.runs import Run
 
 METHOD = "`fedrepro show method NAME` prints one in full, with its settings"
 DATASET = "`fedrepro show dataset NAME` prints one in full, with its settings"
@@ -50,7 +47,7 @@ def index(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Group:
 
 
 def outcome(record: Record) -> Table:
-    """How each seed of a record ended, then mean, standard deviation (population) and number for every metric.
+    """How each seed of a record ended; of several also mean, standard deviation (population) and number.
 
     A row for each seed; where there are many metrics, a row for each of them.
     """
@@ -63,20 +60,13 @@ def outcome(record: Record) -> Table:
         ended = Text(seed.ended, style="bold red" if seed.collapsed else ENDINGS[seed.status])
         rows.append((str(name), ended, str(seed.rounds), *values))
     columns = {metric: [seed.metrics[metric] for seed in seeds if metric in seed.metrics] for metric in metrics}
-    for name, reduce in (("mean", fmean), ("spread", pstdev)) if metrics else ():
+    for name, reduce in (("mean", fmean), ("spread", pstdev)) if metrics and len(seeds) > 1 else ():
         rows.append((name, "", "", *(number(metric, reduce(values)) for metric, values in columns.items())))
-    rows.append(("n", "", "", *(str(len(values)) for values in columns.values())))
+    if len(seeds) > 1:
+        rows.append(("n", "", "", *(str(len(values)) for values in columns.values())))
     heads, *rows = zip(*rows, strict=True) if len(metrics) > WIDE else rows
     first = 2 if len(metrics) > WIDE else len(seeds)
     return listed(heads, rows, f"{record.config.method} on {record.config.dataset}", first)
-
-
-def again(planned: Run, record: Record, console: Console) -> list[Pair]:
-    """Print how far a run that was trained again is from its record, and return it."""
-    from fedrepro.results.again import pairs
-
-    console.print(compared(found := pairs(planned, record)))
-    return found
 
 
 def compared(pairs: list[Pair]) -> Table:

@@ -105,7 +105,7 @@ def vm(task: Task, *, beta: float = 10.0, scale: Literal["sum", "mean"] = "sum")
 
 
 @federated
-@completed_by(locally, lr=1e-3, batch=64, eps=1e-8)
+@completed_by(locally, lr=1e-3, batch=64, eps=1e-8, optimiser="adam")
 def fed_irm(task: Task, *, penalty: Kind = "scalar", nu: float = 100.0, anneal: int = 500) -> Most:
     """Fed-IRM: FedAVG of steps on risk + nu times the penalty of IRM (see `penalties`).
 

@@ -104,6 +104,8 @@ def weigh(
 
 # What builders have in common
 
+LR, BATCH = 0.05, 10  # by default, for all, so that methods are compared and not optimisers
+
 
 def trained(
     task: Task,
@@ -143,38 +145,47 @@ def sampled(
 ) -> Recipe:
     """The recipe for some of the clients, and with a mask.
 
-    cohort: the number of clients sampled each round where there are more; 0 is all of them
+    cohort: the number of clients sampled each round; 0 is all of them
     mask:   "none", "soft" or "hard", masked averaging around the method's own server rule (see `parts.masked`), with
             the threshold `tau`, `sign_weighting` "equal" or "size", and steps as long as without it by `rescale`
     """
+    if cohort > task.clients:
+        raise UsageError(f"cohort={cohort} is more than the {task.clients} clients: take that many, or 0 for all.")
     draw = replace(recipe.draw, clients=cohort if 0 < cohort < task.clients else "all")
     return replace(recipe, draw=draw, server=parts.masked(recipe.server, mask, tau, sign_weighting, rescale))
 
 
-def family(net: Nets, cohort: int = 0) -> Callable[[Callable[..., Recipe]], Callable[..., Method]]:
+def family(net: Nets) -> Callable[[Callable[..., Recipe]], Callable[..., Method]]:
     """What methods that average have in common: the arguments of `trained` and `sampled`, with these defaults."""
-    return lambda parts: completed_by(trained, net=net)(completed_by(sampled, cohort=cohort)(parts))
+    return lambda parts: completed_by(trained, net=net)(completed_by(sampled)(parts))
 
 
 Most = Callable[[Draw, Rule], Recipe]  # a recipe but for its draw and the clients' optimiser
+
+
+Optimiser = Literal["sgd", "adam"]
+
+
+def by(optimiser: Optimiser, lr: float, eps: float) -> Rule:
+    """The optimiser by name; `eps` is Adam's."""
+    return optim.adam(lr, eps=eps) if optimiser == "adam" else optim.sgd(lr)
 
 
 def locally(
     task: Task,
     most: Most,
     *,
-    lr: float = 2.5e-4,
-    batch: int = 256,
+    lr: float = LR,
+    batch: int = BATCH,
     eps: float = 1e-7,
     epochs: int = 1,
-    optimiser: Literal["adam", "sgd"] = "adam",
+    optimiser: Optimiser = "sgd",
 ) -> Recipe:
     """Clients train some epochs by the optimiser; `eps` is Adam's."""
-    client = optim.adam(lr, eps=eps) if optimiser == "adam" else optim.sgd(lr)
-    return most(Draw(size=batch, epochs=epochs), client)
+    return most(Draw(size=batch, epochs=epochs), by(optimiser, lr, eps))
 
 
-def plainly(task: Task, most: Most, *, lr: float = 0.01, batch: int = 64, epochs: int = 1) -> Recipe:
+def plainly(task: Task, most: Most, *, lr: float = LR, batch: int = BATCH, epochs: int = 1) -> Recipe:
     """Clients train some epochs by plain gradient steps."""
     return most(Draw(size=batch, epochs=epochs), optim.sgd(lr))
 
@@ -182,13 +193,15 @@ def plainly(task: Task, most: Most, *, lr: float = 0.01, batch: int = 64, epochs
 # The methods
 
 
-@family(net="mlp")
-def fedsgd(task: Task, *, lr: float = 2.5e-4, batch: int = 256, eps: float = 1e-7) -> Recipe:
-    """FedSGD: the server takes one Adam step along the mean of the clients' mini-batch gradients."""
-    return Recipe(Draw(size=batch), client=optim.sgd(1.0), server=average(optim.adam(lr, eps=eps)))
+@family(net="cnn")
+def fedsgd(
+    task: Task, *, lr: float = LR, batch: int = BATCH, eps: float = 1e-7, optimiser: Optimiser = "sgd"
+) -> Recipe:
+    """FedSGD: the server takes one step along the mean of the clients' mini-batch gradients."""
+    return Recipe(Draw(size=batch), client=optim.sgd(1.0), server=average(by(optimiser, lr, eps)))
 
 
-@family(net="mlp")
+@family(net="cnn")
 @completed_by(locally)
 def fedavg(task: Task, *, server_lr: float = 1.0) -> Most:
     """FedAVG: clients train `epochs` passes with a fresh optimiser, the server averages weights by N_k/N."""
@@ -242,8 +255,8 @@ def fedyogi(
     return partial(Recipe, server=average(parts.adaptive(server_lr, b1, b2, server_eps, parts.yogi_moment)))
 
 
-@family(net="cnn", cohort=10)
-@completed_by(plainly, lr=0.05, batch=10)
+@family(net="cnn")
+@completed_by(plainly)
 def fedgma(
     task: Task,
     *,

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import ValidationError
 
 from fedrepro import data, methods
+from fedrepro.data import manifests
 from fedrepro.errors import FedreproError, UsageError, short, unknown
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline.run import place
@@ -20,6 +22,9 @@ from fedrepro.records.config import RunConfig, Stop, Watch, first_fault, strictl
 from fedrepro.records.record import DIVERGED, Place, Record
 
 JUDGED = Watch(train_every=100, test_every=1000, step_every=100)  # of generators, whose judgement takes long
+TESTED = Watch(test_every=1)
+SHORT = 100  # rounds, of runs whose default is a test in each
+CHANCE = 0.05  # of accuracies: as near to the share of a class
 OPTIONS = ("method", "dataset", "precision")
 
 
@@ -115,6 +120,37 @@ def enforce(record: Record) -> None:
         raise FedreproError(f"training diverged ({rounds}): a smaller lr may help.")
 
 
+def stand_in(request: Request, config: RunConfig) -> str:
+    """What to say where an ad hoc run is on other data than its method's own, which are missing; else ""."""
+    if request.paper or request.dataset or config.dataset == (usual := methods.find(config.method).dataset):
+        return ""
+    source = data.DATASETS[usual].source
+    return f"{usual} is not here (`fedrepro data fetch {source}` gets it): its small stand-in {config.dataset} is used."
+
+
+def at_chance(record: Record) -> str:
+    """What to say of an ad hoc run that ends near chance, or below it, on its test data; else ""."""
+    found = [each.metrics["test_accuracy"] for each in record.seeds.values() if "test_accuracy" in each.metrics]
+    shares = _shares(record)
+    if record.run is not None or not found or not shares or fmean(found) > max(shares) + CHANCE:
+        return ""
+    chance = f"chance ({max(shares):.1%})"
+    if fmean(found) >= min(shares) - CHANCE:
+        return f"The test accuracy is hardly above {chance}: more rounds or another lr usually help."
+    shown = f"`fedrepro show dataset {record.config.dataset}` says how it differs from the training data"
+    return f"The test accuracy is below {chance}, as where the test data mislead: {shown}."
+
+
+def _shares(record: Record) -> list[float]:
+    """The shares of the classes in the test data, as far as the record has them or there are equally many of each."""
+    facts = next(iter(record.data.facts.values())).get("test", {})
+    if labels := facts.get("labels"):
+        counts = [int(each.rpartition(": ")[2]) for each in labels.split(", ")]
+        return [count / sum(counts) for count in counts]
+    classes = (data.parameters(record.config.dataset) | record.config.data).get("classes", 0)
+    return [1 / classes] * classes
+
+
 def parameters(dataset: str, sets: Iterable[str]) -> dict[str, Any]:
     """The data parameters of `--set` for a dataset alone."""
     config = RunConfig.model_construct(method="fedsgd", dataset=dataset, rounds=1)  # any method: only data count
@@ -125,8 +161,9 @@ def _defaults(request: Request) -> RunConfig:
     if request.method is None:
         raise UsageError("nothing to train: name a --method, or a planned run with --paper and --run.")
     row = methods.find(request.method)
-    watch = JUDGED if row.generates else Watch()
-    known = {"dataset": row.dataset, "rounds": row.rounds, "stop": row.stop, "watch": watch}
+    watch = JUDGED if row.generates else TESTED if row.rounds <= SHORT else Watch()
+    dataset = request.dataset or manifests.at_hand(row.dataset)
+    known = {"dataset": dataset, "rounds": row.rounds, "stop": row.stop, "watch": watch}
     return RunConfig.model_construct(method=request.method, **known)  # checked once changed
 
 

@@ -40,6 +40,14 @@ def share(jobs: int | None, threads: int, gpus: str | None, per_gpu: int, device
     return Workers(threads, (None,) * count, device)
 
 
+def limit(threads: int | None) -> None:
+    """Let this process have so many threads; without a number, as many as there are idle cores, of those it may use."""
+    import torch
+
+    idle = max(1, len(os.sched_getaffinity(0)) - round(os.getloadavg()[0]))
+    torch.set_num_threads(threads or min(idle, torch.get_num_threads()))
+
+
 def _visible() -> list[str]:
     """The GPUs that a process of this one would see."""
     if (asked := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:

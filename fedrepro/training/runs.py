@@ -80,19 +80,29 @@ def execute(
         if trained:
             say(f"kept from the earlier record: seeds {', '.join(map(str, trained))}")
         elif record.path(place.folder).exists():
-            fault = "has no models" if current(place, wanted) and save_model else "is stale or damaged"
-            say(f"the earlier record {fault}: all seeds are trained again")
+            say(f"the earlier record {_unusable(place, wanted, save_model)}: all seeds are trained again")
         todo = [seed for seed in config.seeds if seed not in trained]
         if todo:
             training = prepare(config, tuple(todo), chosen, save_model)
-            asked = wanted.model_dump() | {"seeds": todo} | ({"models": True} if save_model else {})
-            checkpoints = Checkpoints(place.state, asked, say)
-            began = checkpoints.resume(training, {"started": now(), "commit": commit()})
+            checkpoints = Checkpoints(place.state, going_on(wanted, todo, save_model), say)
+            fresh = {"started": now(), "commit": commit(), "threads": torch.get_num_threads()}
+            began = checkpoints.resume(training, fresh)
+            torch.set_num_threads(began["threads"])  # the same sums after an interruption
             run_through(training, checkpoints, began, watch, every)
             trained |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
         written = write(config, place, wanted, trained)
         Checkpoints(place.state, {}, say).clear()
     return written
+
+
+def _unusable(place: Place, wanted: Identity, save_model: bool) -> str:
+    """Why no seed of the record at a place is kept."""
+    return "has no models" if save_model and current(place, wanted) else "is stale or damaged"
+
+
+def going_on(wanted: Identity, seeds: list[int], save_model: bool) -> dict:
+    """The identity of the checkpoints from which a training goes on."""
+    return wanted.model_dump() | {"seeds": seeds} | ({"models": True} if save_model else {})
 
 
 def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device, saving: bool = False) -> Training:
@@ -218,12 +228,11 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) ->
 
 
 def provenance(config: RunConfig, device: torch.device, began: dict) -> Provenance:
-    """How, with what and when a seed was trained; `began`: when training started, and the commit then."""
+    """How, with what and when a seed was trained; `began`: when training started, the commit then, and the threads."""
     return Provenance(
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         versions={"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
-        threads=torch.get_num_threads(),
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         precision=config.precision,
         **began,
