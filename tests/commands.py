@@ -82,7 +82,7 @@ grid = { lr = [0.01, 1e-5] }
 
 [axes.dataset"""
 SEARCHED = SPEC.replace("\n[axes.dataset", SEARCH, 1).replace(
-    'method = "fedsgd"', 'method = "fedsgd"\nhyper = { lr = "search" }'
+    'method = "fedsgd"', 'method = "fedsgd"\nhyper = { net = "mlp", optimiser = "adam", lr = "search" }'
 )
 
 

@@ -89,10 +89,17 @@ class Page(HTMLParser):
 
 
 @cache
-def built(root: Path) -> str:
-    """The page of all papers of a project, from its frames."""
+def built(root: Path) -> dict[str, str]:
+    """The pages of all papers of a project, from its frames: their names -> their texts."""
     papers = load_papers(root)
-    return build.text(papers, map(evaluate.read, papers))
+    return {path.name: text for path, text in build.texts(papers, map(evaluate.read, papers)).items()}
+
+
+@cache
+def single(root: Path) -> str:
+    """The same as one file."""
+    papers = load_papers(root)
+    return build.single(papers, map(evaluate.read, papers))
 
 
 def plain(text: str) -> str:

@@ -136,7 +136,7 @@ def test_train_says_how_it_ended_and_where_the_record_is(folder):
     assert rows[-1][3:] == ["2", "2", "2", "2"]
     assert "train accuracy %" in done.out
     assert done.err.splitlines()[0] == "training f-irm on digits, seeds 0, 1"
-    assert "round 6/6, 0 running, 2 ended, train accuracy" in done.fault
+    assert "round 6/6, 0 running, 2 ended, train accuracy" in done.err
 
 
 def test_another_seed_trains_that_seed_only_and_loses_none(folder):
@@ -310,13 +310,17 @@ def test_evaluate_all_or_one(inside):
 
 def test_report_names_its_files(inside):
     own = [f"wrote reports/{PAPER}/rendered/{name}" for name in ("t1.csv", "t1.md", "t1.tex", "summary.md")]
-    assert inside["report"].out.splitlines() == [*own, "wrote reports/summary.md", "wrote reports/index.html"]
+    pages = [f"wrote reports/{name}.html" for name in (PAPER, "index")]
+    assert inside["report"].out.splitlines() == [*own, "wrote reports/summary.md", *pages]
     assert fedrepro("report", PAPER).out.splitlines() == own
     assert fedrepro("report", "--overview").out == "wrote reports/summary.md\n"
-    for both in ([PAPER, "--overview"], [PAPER, "--open"], ["--overview", "--open"]):
+    assert fedrepro("report", "--single-file").out == "wrote reports/fedrepro.html\n"
+    alone = ("--overview", "--open", "--single-file")
+    for both in (*([PAPER, option] for option in alone), ["--overview", "--open"], ["--overview", "--single-file"]):
         done = fedrepro("report", *both)
         assert (done.code, done.out) == (2, "")
-        assert done.fault == "error: give one of PAPER, --overview and --open: the page is of all papers."
+        said = "leave PAPER and --overview out with --single-file or --open: the pages are of all papers."
+        assert done.fault == f"error: {said}"
 
 
 def test_the_page_is_opened_or_its_place_is_said(inside, monkeypatch):
@@ -330,7 +334,7 @@ def test_the_page_is_opened_or_its_place_is_said(inside, monkeypatch):
 
 
 def test_the_command_beside_a_number_of_the_page_gives_that_number(inside, tmp_path):
-    read = Page(Path("reports/index.html").read_text(encoding="utf-8"))
+    read = Page(Path(f"reports/{PAPER}.html").read_text(encoding="utf-8"))
     name, shown = next(iter(read.data["cells"])), read.data["runs"][f"{PAPER}/{PLAIN}"]  # the first cell and its run
     program, *command = shown["command"].split()
     assert program == "fedrepro"
@@ -510,7 +514,7 @@ def test_bench_prints_one_line(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("W5",), "unknown workload 'W5': did you mean"),
+        (("W5",), "unknown workload 'W5': there is W1, W2, W3, W4."),
         (("W3", "--precision", "fp16"), "unknown precision 'fp16': there is fp32 and bf16."),
         (("W3", "--mode", "0"), "unknown mode '0': there is auto, vmap, loop and how many are batched"),
         (("W3", "--device", "tpu"), "unknown device 'tpu'"),

@@ -1,6 +1,5 @@
 """What a newcomer meets: defaults that are comparable, names however spelled, hints where nothing was learnt."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from fedrepro import methods
 from fedrepro.errors import Interrupted, same, unknown
 from fedrepro.pipeline import workers
 from fedrepro.pipeline.request import at_chance
-from fedrepro.records.record import read
+from fedrepro.records.record import curves, read
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +19,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDREPRO_DATA_DIR", str(tmp_path / "empty"))
     (tmp_path / "empty").mkdir()
-
-
-def record():
-    (path,) = Path("runs/adhoc").glob("*/record.json")
-    return json.loads(path.read_text())
 
 
 def test_methods_of_one_shared_model_differ_by_default_in_the_method_alone():
@@ -38,19 +32,12 @@ def test_methods_of_one_shared_model_differ_by_default_in_the_method_alone():
     assert {row.rounds for name, row in rows.items() if name != "fedsgd"} == {20}
 
 
-def test_without_the_data_the_stand_in_is_used_and_said():
-    done = fedrepro("train", "--method", "FedAVG", "--set", "rounds=1", "--device", "cpu")
+def test_one_seed_has_no_spread_and_is_tested_in_each_round():
+    done = fedrepro("train", "--method", "FedAVG", "--dataset", "digits-plain", "--set", "rounds=3", "--out", "run")
     assert done.code == 0, done.err
-    said = "mnist is not here (`fedrepro data fetch mnist` gets it): its small stand-in digits-plain is used."
-    assert said in done.err
-    assert record()["data"]["dataset"] == "digits-plain"
-    assert "spread" not in done.out  # of one seed
-
-
-def test_a_dataset_that_was_named_has_no_stand_in():
-    done = fedrepro("train", "--method", "fedavg", "--dataset", "mnist")
-    assert done.code == 2
-    assert "stand-in" not in done.err
+    assert "spread" not in done.out
+    rounds = [round for round, metric, _ in curves(Path("run"))[0] if metric == "test_accuracy"]
+    assert rounds == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +45,10 @@ def test_a_dataset_that_was_named_has_no_stand_in():
 )
 def test_a_run_that_learnt_nothing_says_so(accuracy, said):
     # Of the 297 test rows 34 are of the commonest class, and 26 of the rarest.
-    done = fedrepro("train", "--method", "fedavg", "--set", "rounds=1", "--set", "net=mlp", "--out", "run")
+    done = fedrepro(
+        *("train", "--method", "fedavg", "--dataset", "digits-plain", "--set", "rounds=1", "--set", "net=mlp"),
+        *("--out", "run"),
+    )
     assert done.code == 0, done.err
     found = read(Path("run"))
     seed = found.seeds[0].model_copy(update={"metrics": {"test_accuracy": accuracy}})

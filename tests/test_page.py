@@ -1,24 +1,30 @@
-"""The page: each number with its run, the same bytes each time, nothing loaded or obeyed, and no link to nowhere."""
+"""The pages: each number with its run, the same bytes each time, nothing foreign loaded, and no link to nowhere."""
 
 from __future__ import annotations
 
 import base64
 import csv
 import io
+import itertools
 import json
+import math
 import re
 import shutil
 import statistics
+import subprocess
 import webbrowser
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import made
+import pandas as pd
 import pytest
+import yaml
 from commands import fedrepro
 from matplotlib.figure import Figure
-from pages import Page, built, plain
+from pages import Page, built, plain, single
 from PIL import Image, ImageChops, ImageStat
 
 from fedrepro.errors import FedreproError, UsageError
@@ -26,10 +32,11 @@ from fedrepro.files import sealed, unsealed
 from fedrepro.papers.load import load_paper, load_papers
 from fedrepro.records import paths, record
 from fedrepro.report import write
-from fedrepro.report.page import build, grids, pictures, protocol, provenance
+from fedrepro.report.page import bands, build, findings, grids, landing, pictures, protocol, provenance
 from fedrepro.report.page.align import aligned
 from fedrepro.report.page.links import anchor
 from fedrepro.results import evaluate
+from fedrepro.results.frames import STATUSES
 
 ROOT = Path(__file__).parents[1]
 EVIL = '<script>alert("here")</script> & "so on"'
@@ -114,6 +121,12 @@ def rendered(loaded):
 @pytest.fixture(scope="module")
 def read(toy):
     """What the toy's page says."""
+    return Page(paths.page(made.NAME, toy.root).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def front(toy):
+    """What the page about all papers, here of one, says."""
     return Page((toy.root / paths.PAGE).read_text(encoding="utf-8"))
 
 
@@ -150,21 +163,22 @@ def agrees(read, root, paper, table):
 
 
 def test_rendering_again_gives_the_same_bytes(toy):
-    before = (toy.root / paths.PAGE).read_bytes()
-    assert build.render([toy], [evaluate.read(toy)], toy.root).read_bytes() == before
+    before = {path: path.read_bytes() for path in (paths.page(made.NAME, toy.root), toy.root / paths.PAGE)}
+    again = build.render([toy], [evaluate.read(toy)], toy.root)
+    assert {path: path.read_bytes() for path in again} == before
 
 
 def test_every_cell_has_the_numbers_of_the_table_and_the_command_of_its_run(toy, read):
     assert agrees(read, toy.root, made.NAME, "t1")
     name = anchor(toy.cells("t1")[0])
-    assert [plain(text) for text in read.cells[name][:2]] == ["71.00 ± 0.82", "-13.88 † declared"]
+    assert [plain(text) for text in read.cells[name][:2]] == ["71.00 ± 0.82", "-13.88 † outside"]
     assert read.data["cells"][name]["notes"] == [f"Declared deviation: {EVIL}."]
 
 
 def test_a_cell_that_is_not_run_says_so_and_why(toy, read):
     name = anchor(toy.cells("t1")[-1])
     assert [plain(text) for text in read.cells[name][:2]] == ["–", "○ not run"]
-    assert "Not run: there was no <time>." in read.shown
+    assert "There was no <time>." in read.shown
     assert "nobody has run it." in read.shown.lower()
 
 
@@ -194,34 +208,53 @@ def test_a_commit_with_changes_and_files_without_an_address_are_said():
 
 
 def test_what_comes_from_files_is_shown_and_not_obeyed(read):
-    assert Counter(tag for tag, _ in read.elements)["script"] == 2
+    assert Counter(tag for tag, _ in read.elements)["script"] == 3
     assert "alert(" not in read.text.partition('id="data"')[0].replace("alert(&#34;", "").replace("alert(&quot;", "")
     assert "</script> &" not in read.text
     assert read.shown.count(EVIL) >= 5  # title, reason, protocol
 
 
-def test_no_link_leads_nowhere_and_no_id_is_there_twice(toy, read):
-    assert linked(read, toy.root)
+def test_no_link_leads_nowhere_and_no_id_is_there_twice(toy, read, front):
+    assert linked({f"{made.NAME}.html": read, "index.html": front}, toy.root)
 
 
-def linked(read, root):
-    """Whether each link leads to a place of the page or to a file, and each id is there once."""
-    assert [name for name, count in Counter(read.ids).items() if count > 1] == []
-    targets = {"#" + name for name in read.ids}
-    assert {link for link in read.links if link.startswith("#")} <= targets
-    files = {link.partition("#")[0] for link in read.links if not link.startswith("#")}
-    assert [file for file in files if not (root / "reports" / file).exists()] == []
+def linked(pages, root):
+    """Whether each link leads to a place of a page, or to a file, and each id is there once in its page."""
+    ids = {name: set(page.ids) for name, page in pages.items()}
+    for name, page in pages.items():
+        assert [each for each, count in Counter(page.ids).items() if count > 1] == []
+        for address, _, place in (link.partition("#") for link in page.links):
+            if ":" in address:  # of a protocol, to the web
+                continue
+            target = ids.get(address or name)
+            assert target or (root / "reports" / address).is_file(), f"{name}: {address}"
+            assert not (target and place) or place in target, f"{name}: {address}#{place}"
     return True
 
 
-def test_a_browser_loads_nothing_but_the_page(read):
-    assert alone(read)
+def test_a_browser_loads_nothing_but_the_pages_and_their_pictures(toy, read, front):
+    assert {str(address) for address in front.loaded} == {"data:,"}
+    pictures = {f"{made.NAME}/figures/f1.svg", f"{made.NAME}/sheets/s1.png"}
+    assert {address for address in read.loaded if not str(address).startswith("data:")} == pictures
+    assert all((toy.root / "reports" / address).is_file() for address in pictures)
 
 
-def alone(read):
-    """Whether a page needs nothing from elsewhere."""
-    assert [address[:60] for address in read.loaded if not str(address).startswith("data:")] == []
-    return True
+def test_the_single_file_has_everything_and_needs_nothing_else(toy, read):
+    path = write.single([toy])
+    assert path == toy.root / paths.SINGLE
+    whole = Page(path.read_text(encoding="utf-8"))
+    assert alone(whole)
+    assert (whole.cells, whole.traced, whole.data) == (read.cells, read.traced, read.data)
+    assert read.shown.partition("Findings")[2].partition("Files:")[0].replace("Also as csv, md, tex. ", "")[:500] in (
+        whole.shown.replace("Also as csv, md, tex. ", "")
+    )
+
+
+def alone(page):
+    """Whether a page has its pictures in it, and each of its links leads to a place of its own."""
+    assert [address[:60] for address in page.loaded if not str(address).startswith("data:")] == []
+    assert {link for link in page.links if not link.startswith("#")} == set()
+    return linked({"": page}, Path())
 
 
 def test_tables_tell_their_heads_apart_and_have_captions(read):
@@ -233,16 +266,99 @@ def test_tables_tell_their_heads_apart_and_have_captions(read):
     assert all(each["alt"] and each["width"] and each["height"] for each in images)
 
 
-def test_the_summary_says_how_the_paper_fares(read):
-    assert "4 of 5 numbers compared are within tolerance; the median difference is 1.60 points." in read.shown
-    assert f"1 is outside, declared with a reason: {EVIL}." in read.shown
+def test_the_summary_says_how_the_paper_fares(read, front):
+    verdict = "Largely reproduced: 4 of 5 compared numbers are within tolerance; median difference 1.60 points."
+    assert f"{verdict} 1 of 1 claim holds." in read.shown
+    assert f"1 number outside tolerance with a reason: {EVIL}." in read.shown
     assert "1 of 6 published numbers is not run: there was no <time>." in read.shown
-    assert "1 claim: 1 holds." in read.shown
-    assert "Of 6 published numbers, 5 are compared: 4 within tolerance, 1 outside with a declared reason." in read.shown
+    assert verdict in front.shown
+    assert "Of 6 published numbers, 5 are compared: 4 within tolerance, 1 outside with a reason." in front.shown
+
+
+def test_headings_are_in_order_and_folded_parts_have_theirs(read, front):
+    for page in (read, front):
+        levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
+
+
+def test_a_footnote_is_said_once_and_a_reason_is_one(read):
+    assert read.shown.count("There was no <time>.") == 1
+    noted = [link for link in read.links if ".note" in link]
+    assert noted
+    assert set(noted) <= {f"#{name}" for name in read.ids}
+
+
+def cell(status="within", difference=0.0, unit="percent"):
+    return SimpleNamespace(status=status, difference=difference, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("shown", "band"),
+    [
+        (cell(difference=-1.0), "near0"),
+        (cell(difference=1.01), "near1"),
+        (cell(difference=-3.01), "near2"),
+        (cell(difference=10.0), "near2"),
+        (cell(difference=-10.01), "near3"),
+        (cell(difference=0.1, unit="norm"), "unscaled"),
+        (cell("deviation", 0.5), "deviation"),
+        (cell("not-run", math.nan), "not-run"),
+    ],
+)
+def test_a_number_within_a_wide_tolerance_is_told_from_one_that_agrees(shown, band):
+    assert bands.band(shown) == band
+
+
+def test_a_bar_has_every_number_once(toy):
+    cells = evaluate.read(toy).cells
+    found = bands.bar(cells)
+    assert sum(each.count for each in found) == len(cells) == 6
+    assert [(each.band, each.count) for each in found][-2:] == [("deviation", 1), ("not-run", 1)]
+    assert [each[:2] for each in bands.judged(Counter(holds=2, undecided=1))] == [("holds", 2), ("undecided", 1)]
+
+
+def test_papers_of_which_most_is_compared_come_first():
+    counts = dict.fromkeys(STATUSES, 0)
+    parts = [
+        {"name": "claims alone", "counts": counts, "verdicts": Counter(undecided=3, fails=1)},
+        {"name": "half", "counts": counts | {"within": 9, "not-run": 9}, "verdicts": Counter()},
+        {"name": "all", "counts": counts | {"deviation": 2}, "verdicts": Counter()},
+        {"name": "claims decided", "counts": counts | {"not-compared": 5}, "verdicts": Counter(holds=1)},
+    ]
+    names = ["all", "half", "claims decided", "claims alone"]
+    assert [part["name"] for part in landing.ordered(parts)] == names
+
+
+def test_the_picture_has_each_compared_number_where_it_belongs(toy, front):
+    cells = evaluate.read(toy).cells
+    own = cells[cells.difference.notna()]
+    expected = sorted(zip(own.compared_with.map(float), own.reproduced.map(float), strict=True))
+    drawn = [attributes for tag, attributes in front.elements if tag == "circle" and "cx" in attributes]
+    places = sorted((float(each["cx"]) / 4, 100 - float(each["cy"]) / 4) for each in drawn)
+    assert places == [pytest.approx(place, abs=0.02) for place in expected]
+    assert sum(each["class"].endswith(" out") for each in drawn) == 1
+
+
+def test_findings_are_those_of_the_paper_and_of_these_results(toy, tmp_path):
+    root = shutil.copytree(toy.root, tmp_path / "copy")
+    paper, page = load_paper(made.NAME, root), root / paths.FINDINGS
+    page.parent.mkdir()
+    counts = paths.summary(made.NAME, root).read_text(encoding="utf-8")
+    text = (
+        "# All\n\n**No.** Not yet.\n\n## A toy (toy-2022)\n\nPlain.\n\n**It\nlearns.** With <b>, see [there](x.md).\n"
+    )
+    text += "\n### More\n\n**Twice.**\n\n## Another (other)\n\n**Not this.**\n"
+    page.write_text(text + counts)
+    found = findings.findings(paper, evaluate.read(paper))
+    assert found == [("It learns.", "With &lt;b&gt;, see there."), ("Twice.", "")]
+    page.write_text(text + counts.replace("6", "7"))
+    assert findings.findings(paper, evaluate.read(paper)) == []
 
 
 def test_a_claim_has_its_verdict_and_its_evidence(read):
-    assert "✓ holds games win “games <win>”section 1 Measured: final test accuracy; margin: 0 points." in read.shown
+    assert "✓ holds games win games <win> section 1 Measured: final test accuracy; margin: 0 points." in read.shown
     assert "1 comparison: ✓ 1 holds" in read.shown
 
 
@@ -250,11 +366,12 @@ def test_a_table_of_which_nothing_is_run_is_folded_to_the_published_numbers(tmp_
     remark = '\n[[tables.t1.not_run]]\nwhen = { dataset = "Toys" }\nreason = "there was no time"\n'
     toy = made.records(made.paper(tmp_path, spec=made.SPEC + remark))
     rendered(toy)
-    read = Page((toy.root / paths.PAGE).read_text(encoding="utf-8"))
+    read = Page(paths.page(made.NAME, toy.root).read_text(encoding="utf-8"))
     assert read.data == {"cells": {}, "runs": {}}
+    assert "No number can be compared: none is run so far." in read.shown
     assert "None of 6 published numbers is run so far: there was no time." in read.shown
     assert "66.56 ± 1.58" in plain(read.shown)
-    assert "reproduced" not in read.shown.partition("The published numbers")[2].partition("Mean")[0]
+    assert "reproduced" not in read.shown.partition("○ 6 not run")[2].partition("Why")[0].partition("Also as")[0]
 
 
 def test_a_missing_record_or_picture_stops_the_page(toy, tmp_path):
@@ -317,7 +434,7 @@ def spelled(path):
 def test_the_protocol_is_shown_below_the_page_s_headings():
     links = "[a](b.md) [g](../../docs/g.md#h) [c](#d) [e](https://example.org)"
     shown = protocol.html(f"# T\n\n## Data\n\n{links}\n\n|h|\n|-|\n|x|\n\n<table>\n", "../papers/toy")
-    assert shown.startswith("<h4>Data</h4>")
+    assert shown.startswith("<h3>Data</h3>")
     assert '<a href="../papers/toy/b.md">' in shown
     assert '<a href="../docs/g.md#h">' in shown
     assert (shown.count('<div class="scroll"'), shown.count("<table>"), shown.count("&lt;table&gt;")) == (1, 1, 1)
@@ -358,8 +475,14 @@ def test_the_page_is_opened_in_a_browser_if_there_is_one(toy, monkeypatch):
 
 @pytest.fixture(scope="module")
 def whole():
-    """The page of all papers."""
-    return Page(built(ROOT))
+    """All papers in one file."""
+    return Page(single(ROOT))
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The pages of all papers by their names."""
+    return {name: Page(text) for name, text in built(ROOT).items()}
 
 
 def test_the_whole_page_has_every_published_number_as_the_tables_have_it(whole):
@@ -422,7 +545,58 @@ def test_the_orders_within_a_table_are_shown_where_they_are_compared(whole):
     assert found
 
 
-def test_the_whole_page_stands_alone_and_is_small_enough_to_send(whole):
-    assert linked(whole, ROOT)
+def test_the_single_file_stands_alone_and_is_small_enough_to_send(whole):
     assert alone(whole)
-    assert len(whole.text.encode()) < 6e6
+    assert len(whole.text.encode()) < 8e6
+
+
+def test_each_paper_has_findings_and_is_judged_in_a_sentence(pages):
+    for paper in load_papers(ROOT):
+        page = pages[f"{paper.name}.html"]
+        assert sum(attributes.get("class") == "finding" for _, attributes in page.elements) >= 4
+        assert re.search(
+            r"(Largely|Partly|Hardly) reproduced: |No number can be compared: |only its claims", page.shown
+        )
+        assert len(re.findall(r"\d of \d claims hold", page.shown)) == 1
+        assert paper.spec.title in pages["index.html"].shown
+
+
+def test_a_tolerance_is_said_once_on_a_page(pages):
+    assert pages["flgames-2022.html"].shown.count("neither its stopping thresholds nor the budget") == 1
+
+
+def test_the_links_of_all_pages_lead_somewhere(pages):
+    assert linked(pages, ROOT)
+    assert set(pages) == {"index.html", *(f"{paper.name}.html" for paper in load_papers(ROOT))}
+
+
+def test_the_pages_and_the_single_file_have_the_same_numbers(whole, pages):
+    cells = {name: shown for page in pages.values() for name, shown in page.cells.items()}
+    assert cells == whole.cells
+    every = pd.concat([evaluate.read(paper).cells for paper in load_papers(ROOT)])
+    run = every.groupby(["paper", "table"]).status.transform(lambda statuses: (statuses != "not-run").any())
+    assert len(cells) == run.sum() > 600
+
+
+def test_what_is_vendored_has_its_licence():
+    folder = ROOT / "fedrepro/report/templates"
+    assert "released into the public domain" in (folder / "sortable.LICENSE").read_text()
+    assert "see sortable.LICENSE" in (folder / "sortable.js").read_text().splitlines()[0]
+
+
+def test_the_pages_are_published_with_the_files_that_they_link_to(tmp_path):
+    workflow = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text())
+    steps = workflow["jobs"]["publish"]["steps"]
+    assert workflow["permissions"] == {"contents": "read", "pages": "write", "id-token": "write"}
+    built, site = (step["run"] for step in steps if "run" in step)
+    assert built == "make setup && .venv/bin/fedrepro report"
+    upload = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/upload-pages-artifact"))
+    for command in ("git init -q", "git add -A", "git -c user.name=n -c user.email=e commit -qm one"):
+        (tmp_path / "reports").mkdir(exist_ok=True)
+        (tmp_path / "reports/a.csv").touch()
+        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    (tmp_path / "reports/index.html").touch()
+    subprocess.run(["bash", "-euo", "pipefail", "-c", site], cwd=tmp_path, check=True)
+    there = {str(path.relative_to(tmp_path / upload["path"])) for path in (tmp_path / upload["path"]).rglob("*.*")}
+    assert there == {"index.html", "reports/index.html", "reports/a.csv"}
+    assert 'href="reports/index.html"' in (tmp_path / upload["path"] / "index.html").read_text()

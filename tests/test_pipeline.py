@@ -129,7 +129,7 @@ def test_a_pilot_that_a_stage_makes_leaves_the_stages_in_order(tmp_path: Path):
 
 def test_a_command_of_the_page_gives_the_number_beside_it(smoke: Path):
     """A reader's path: from a number of the page to its command, and to a record that has the number."""
-    text = (smoke / "reports/index.html").read_text(encoding="utf-8")
+    text = (smoke / f"reports/{PAPER}.html").read_text(encoding="utf-8")
     shown = json.loads(re.search(r'<script[^>]* id="data">(.*?)</script>', text, re.S)[1])
     name = re.search(rf'id="([^"]+)"[^<]*<a [^>]*data-runs="{PAPER}/{RUN}"', text)[1]
     cell, command = shown["cells"][name], shown["runs"][f"{PAPER}/{RUN}"]["command"]

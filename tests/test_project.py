@@ -287,6 +287,7 @@ def test_the_workflow_does_the_same_publishes_the_page_and_checks_the_results():
         ("studies/gma-2022/mnist-fedavg-noniid-avg/lr-0.1/record.json", False),
         ("reports/flgames-2022/rendered/table1.csv", False),
         ("reports/index.html", True),
+        ("reports/flgames-2022.html", True),
         ("dvc.lock", False),
         ("fedrepro/data/draws.py", False),
         (".dvc/config", False),

@@ -40,6 +40,7 @@ stop = { threshold = "pilot", warm_start = 3, margin = 0.1 }
 
 [axes.method.Plain]
 method = "fedsgd"
+hyper = { net = "mlp" }
 
 [budgets.paper]
 label = "paper"
@@ -79,10 +80,11 @@ dataset = "digits"
 
 [axes.method.Plain]
 method = "fedsgd"
+hyper = { net = "mlp", optimiser = "adam" }
 
 [axes.method.Fixed]
 method = "fedavg"
-hyper = { lr = 0.01 }
+hyper = { net = "mlp", optimiser = "adam", lr = 0.01 }
 
 [axes.aggregation.AVG]
 run = ""

@@ -152,20 +152,24 @@ def evaluate(paper: OnePaper = None) -> None:
 def report(
     paper: OnePaper = None,
     overview: Annotated[bool, typer.Option("--overview", help="Only reports/summary.md, the counts.")] = False,
+    single: Annotated[
+        bool, typer.Option("--single-file", help="Only reports/fedrepro.html, the pages as one.")
+    ] = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Render what `evaluate` wrote: tables, figures, claims and a summary of each paper, or of one, which is named.
 
     Tables are .csv, .md and .tex, claims and summary .md, in reports/PAPER/rendered/; figures are .svg, in
-    reports/PAPER/figures/. Without a paper reports/ gets summary.md, the counts of all, and index.html, a page that
-    shows everything.
+    reports/PAPER/figures/. Without a paper reports/ gets summary.md, the counts of all, and pages for a browser:
+    index.html about all papers, and PAPER.html. With --single-file the pages are one file that can be sent.
     """
     from fedrepro.report import write
 
-    if sum((paper is not None, overview, show)) > 1:
-        raise UsageError("give one of PAPER, --overview and --open: the page is of all papers.")
+    if sum((paper is not None, overview, single or show)) > 1:
+        raise UsageError("leave PAPER and --overview out with --single-file or --open: the pages are of all papers.")
+    only = write.overview if overview else write.single if single else None
     made = write.render_all() if paper is None else write.render(*papers(paper))
-    for path in [write.overview(papers())] if overview else made:
+    for path in [only(papers())] if only else made:
         typer.echo(f"wrote {path}")
     if show:
         write.browse(path)

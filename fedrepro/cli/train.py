@@ -21,8 +21,6 @@ def train(asked: Request, device: str, mode: str, threads: int | None) -> None:
     planned = again.recorded(asked.paper, asked.run) if asked.compare else None
     workers.limit(threads)
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
-        if hint := request.stand_in(asked, config):
-            display.say(hint)
         how = {"device": device, "watch": display.watch, "say": display.say, "save_model": asked.save_model}
         record = runs.execute(config, place, **how)
     console().print(show.outcome(record))

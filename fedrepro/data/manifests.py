@@ -99,13 +99,6 @@ def there(name: str) -> bool:
     return not sources.missing(SOURCES[name], sources.folder())
 
 
-def at_hand(name: str) -> str:
-    """The dataset, or its stand-in where its files are not there: one that is made in the same way of embedded data."""
-    row = DATASETS[name]
-    embedded = (each.name for each in DATASETS.values() if (each.builder, each.source) == (row.builder, "digits"))
-    return name if there(row.source) else next(embedded, name)
-
-
 def fetchable(name: str) -> bool:
     """Whether `fetch` can get a source's files where they are not there."""
     return bool(SOURCES[name].torchvision) and not sources.lent()

@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedrepro import data, methods
-from fedrepro.data import manifests
 from fedrepro.errors import FedreproError, UsageError, short, unknown
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline.run import place
@@ -120,14 +119,6 @@ def enforce(record: Record) -> None:
         raise FedreproError(f"training diverged ({rounds}): a smaller lr may help.")
 
 
-def stand_in(request: Request, config: RunConfig) -> str:
-    """What to say where an ad hoc run is on other data than its method's own, which are missing; else ""."""
-    if request.paper or request.dataset or config.dataset == (usual := methods.find(config.method).dataset):
-        return ""
-    source = data.DATASETS[usual].source
-    return f"{usual} is not here (`fedrepro data fetch {source}` gets it): its small stand-in {config.dataset} is used."
-
-
 def at_chance(record: Record) -> str:
     """What to say of an ad hoc run that ends near chance, or below it, on its test data; else ""."""
     found = [each.metrics["test_accuracy"] for each in record.seeds.values() if "test_accuracy" in each.metrics]
@@ -162,8 +153,7 @@ def _defaults(request: Request) -> RunConfig:
         raise UsageError("nothing to train: name a --method, or a planned run with --paper and --run.")
     row = methods.find(request.method)
     watch = JUDGED if row.generates else TESTED if row.rounds <= SHORT else Watch()
-    dataset = request.dataset or manifests.at_hand(row.dataset)
-    known = {"dataset": dataset, "rounds": row.rounds, "stop": row.stop, "watch": watch}
+    known = {"dataset": row.dataset, "rounds": row.rounds, "stop": row.stop, "watch": watch}
     return RunConfig.model_construct(method=request.method, **known)  # checked once changed
 
 

@@ -10,7 +10,9 @@ ADHOC = Path("runs/adhoc")  # runs that no paper plans
 MANIFESTS = Path("data/manifests")
 EXTRACTORS = Path("data/extractors")
 PAGE = Path("reports/index.html")
+SINGLE = Path("reports/fedrepro.html")  # all pages in one file, to send
 OVERVIEW = Path("reports/summary.md")  # of all papers
+FINDINGS = Path("docs/what-reproduces.md")
 FRAMES = ("cells", "points", "claims")  # what evaluation writes of a paper
 SAMPLES = ("samples.png", "samples.csv")  # what a generator's run shows: images, or points
 
@@ -40,6 +42,11 @@ def study(paper: str, run: str, point: str = "", root: Root = ".") -> Path:
 def reports(paper: str, root: Root = ".") -> Path:
     """The folder of what is reported of a paper."""
     return Path(root) / "reports" / paper
+
+
+def page(paper: str, root: Root = ".") -> Path:
+    """The page of a paper."""
+    return Path(root) / PAGE.parent / f"{paper}.html"
 
 
 def frame(paper: str, name: str, root: Root = ".") -> Path:

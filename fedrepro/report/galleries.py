@@ -21,6 +21,7 @@ from fedrepro.records import paths
 CLIENTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00")  # blue, orange and green first, as in f2u-2019
 MARGIN = 2.0  # of the frame around the clients' points
 BINS = 60
+NOTE = "#222222"  # on a panel that is white in a reader's dark mode, too, where black text is not black
 ENDS = {"samples": "Samples from the same noise for all methods.", "mixtures": "Black: samples; coloured: clients."}
 
 
@@ -83,7 +84,7 @@ def _mixture(axis: Axes, content: bytes) -> None:
     (_line if every.shape[1] == 1 else _plane)(axis, clients, inside, low, high)
     if len(inside) < len(made):
         note = f"{len(made) - len(inside)} of {len(made)} outside"
-        axis.text(0.5, 0.98, note, transform=axis.transAxes, ha="center", va="top", fontsize=6)
+        axis.text(0.5, 0.98, note, transform=axis.transAxes, ha="center", va="top", fontsize=6, color=NOTE)
 
 
 def _line(axis: Axes, clients: list[np.ndarray], made: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:

@@ -22,6 +22,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", ":")  # beyond seven lines
 WIDTH = 7.2  # inches
 HIGH = {"curves": 2.4, "levels": 2.4, "thresholds": 3}  # a panel, in inches
+INKS = {  # colours of a light figure -> those in a reader's dark mode
+    "fill: #ffffff": "fill: #1b1f24", "fill: #000000": "fill: #e6e8eb", "stroke: #ffffff": "stroke: #1b1f24",
+    "stroke: #000000": "stroke: #e6e8eb", "stroke: #dddddd": "stroke: #3a424b",
+}  # fmt: skip
+PLAIN = "*{stroke-linejoin: round; stroke-linecap: butt}"  # the one style rule of matplotlib's SVGs
 STYLE = [  # whatever the user's own settings say
     "default",
     {
@@ -38,7 +43,16 @@ def svg(paper: Paper, name: str, points: pd.DataFrame) -> str:
     out = io.StringIO()
     with matplotlib.style.context(STYLE):
         figure(paper, name, points).savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
+    return out.getvalue().replace(PLAIN, f"{PLAIN}{dark(bool(paper.figure(name).gallery))}")
+
+
+def dark(gallery: bool) -> str:
+    """Style rules for a reader's dark mode; the panels of a gallery, which have images, stay white."""
+    if gallery:
+        rules = "#patch_1 path {fill: #1b1f24 !important}"
+    else:
+        rules = " ".join(f'[style*="{light}"] {{{ink} !important}}' for light, ink in INKS.items())
+    return f"@media (prefers-color-scheme: dark) {{text {{fill: #e6e8eb}} {rules}}}"
 
 
 def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
@@ -52,9 +66,10 @@ def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
         shown = thresholds.methods(paper, name)
         down, across = range((len(shown) + 1) // 2), range(min(len(shown), 2))
     height = 0.9 + WIDTH / len(across) * len(down) if gallery else 1.3 + HIGH[spec.kind] * len(down)
-    drawn = Figure(figsize=(WIDTH, height), layout="constrained")
+    told = textwrap.fill(caption(paper, name, points), 110)
+    drawn = Figure(figsize=(WIDTH, height + 0.13 * told.count("\n")), layout="constrained")
     drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    drawn.supxlabel(textwrap.fill(caption(paper, name, points), 118), fontsize=7, x=0.01, ha="left")
+    drawn.supxlabel(told, fontsize=8.5, x=0.01, ha="left")
     panels = drawn.subplots(len(down), len(across), sharex=spec.kind in ("curves", "levels"), squeeze=False)
     if spec.kind == "thresholds":
         thresholds.fill(paper, name, dict(zip(shown, panels.flat, strict=False)), COLOURS, points)

@@ -1,4 +1,4 @@
-"""The files of the report: what is rendered of each paper, the overview of all, and the page that shows everything."""
+"""The files of the report: what is rendered of each paper, the overview of all, and the pages that show everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from fedrepro.results.frames import Reproduction
 
 
 def render_all(root: str | Path = ".") -> Iterator[Path]:
-    """Write everything, the page last; yields each file once it is written. Raises FedreproError as `render`."""
+    """Write everything, the page about all papers last; yields each file once it is written.
+
+    Raises FedreproError as `render`.
+    """
     from fedrepro.report.page import build
 
     papers = load_papers(root)
@@ -25,7 +28,14 @@ def render_all(root: str | Path = ".") -> Iterator[Path]:
     for paper, own in zip(papers, found, strict=True):
         yield from _render(paper, own)
     yield _overview(papers, found)
-    yield build.render(papers, found, root)
+    yield from build.render(papers, found, root)
+
+
+def single(papers: list[Paper]) -> Path:
+    """Write the pages as one file, from the frames, records and pictures. Raises FedreproError as `render`."""
+    from fedrepro.report.page import build
+
+    return build.render_single(papers, map(read, papers), papers[0].root)
 
 
 def render(paper: Paper) -> Iterator[Path]:

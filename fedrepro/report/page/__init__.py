@@ -1,4 +1,4 @@
-"""reports/index.html: every published number beside ours, why the two differ, and the command that rebuilds it.
+"""The report for a browser: reports/index.html, one screen about all papers, and reports/<paper>.html for each of them.
 
-One file that needs nothing else, made of the evaluated frames, the specs, the records, and the pictures of the report.
+Made of the evaluated frames, the specs, the records, and the pictures of the report; or all of it in one file, to send.
 """

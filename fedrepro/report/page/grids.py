@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fedrepro.papers.schema.cells import words
 from fedrepro.papers.schema.tables import Table
 from fedrepro.report.layout import Column, Entry, Sheet
-from fedrepro.report.page.align import aligned, difference
+from fedrepro.report.page.align import DIGIT, MINUS, NUMBER, aligned, difference
 from fedrepro.report.page.links import anchor
 from fedrepro.results.cells import allowed, facts, reproduced, spread_out
 
@@ -20,7 +20,11 @@ MARKS = {
     "holds": "✓", "fails": "✗", "undecided": "?", "above": "✓", "below": "✗", "neither": "?",
     "agrees": "✓", "reversed": "✗",
 }  # fmt: skip
-WORDS = {"deviation": "declared", "not-compared": "not compared", "not-run": "not run"}  # else the status itself
+WORDS = {"deviation": "outside", "outside": "outside, no reason", "not-compared": "not compared", "not-run": "not run"}
+FACTS = {
+    "T": "T, the training accuracy in percent below which a run stops",
+    "T+, T-": "with T three points higher, lower",
+}
 
 Row = Sequence[Entry]
 Fact = tuple[str, str]  # what it is, and what it is here
@@ -29,13 +33,20 @@ Fact = tuple[str, str]  # what it is, and what it is here
 class Grid(NamedTuple):
     """A table for the page. `columns`: first `keys` that tell its rows apart; verdicts are a kind of their own.
 
-    `groups`: rows below what they share, which may be nothing. `always`: what all rows share.
+    `groups`: rows below what they share, which may be nothing. `always`: what all rows share; `noted`: the numbers of
+    the footnotes that a column has in all rows.
     """
 
     columns: list[Column]
     keys: int
     groups: list[tuple[str, list[Row]]]
     always: str
+    noted: list[int]
+
+    @property
+    def above(self) -> list[tuple[str, int]]:
+        """What stands above the heads of neighbouring columns, which may be nothing, and how many they are."""
+        return [(name, len(list(own))) for name, own in itertools.groupby(column.group for column in self.columns)]
 
 
 def word(status: str) -> str:
@@ -43,11 +54,20 @@ def word(status: str) -> str:
     return WORDS.get(status, status)
 
 
+def value(entry: Entry, kind: str) -> str:
+    """What a column is sorted by: the number that a text begins with, of a verdict the distance from the print."""
+    number = NUMBER.match(entry.text.strip(DIGIT))
+    if number is None:
+        return entry.text if kind == "key" else ""
+    return number[0].replace(MINUS, "" if kind == "verdict" else "-").replace("+", "")
+
+
 def grid(sheet: Sheet, run: bool) -> Grid:
     """A sheet below headings of as many keys as neighbours share; where nothing is `run`, its published numbers."""
     every = zip(sheet.columns, zip(*sheet.rows, strict=True), strict=True)
     wanted = [each for each in every if run or each[0].kind in ("key", "published")]
     columns, entries = zip(*itertools.chain.from_iterable(itertools.starmap(_columns, wanted)), strict=True)
+    entries, noted = _common(entries)
     rows, keys = list(zip(*entries, strict=True)), [n for n, column in enumerate(columns) if column.kind == "key"]
     telling = [n for n in keys if len({entry.text for entry in entries[n]}) > 1] or keys[-1:]
     for cut in reversed(range(len(telling))):
@@ -58,19 +78,23 @@ def grid(sheet: Sheet, run: bool) -> Grid:
     naming, others = telling[cut:], range(len(keys), len(columns))
     shown = [(heading, [_shown(row, keys, [*naming, *others]) for row in own]) for heading, own in groups]
     always = _said(columns, rows[0], [n for n in keys if n not in telling])
-    return Grid([columns[n] for n in (*naming, *others)], len(naming), shown, always)
+    return Grid([columns[n] for n in (*naming, *others)], len(naming), shown, always, noted)
 
 
 def traced(table: Table, sheet: Sheet) -> dict[str, dict[str, Any]]:
     """The id of a number that is run -> where it stands in its table, how it compares, and what is noted, for JSON."""
     found = {}
+    facts = [(n, column) for n, column in enumerate(sheet.columns) if column.kind == "fact"]
+    keys = [n for n, column in enumerate(sheet.columns) if column.kind == "key"]
     for row in sheet.rows:
-        beside = [entry for entry, column in zip(row, sheet.columns, strict=True) if column.kind in ("key", "fact")]
+        beside = [row[n] for n in (*keys, *(n for n, _ in facts))]
         for printed, entry in zip(row, row[1:], strict=False):  # a number stands behind the published one
             if entry.cell is not None and entry.cell.runs:
                 noted = sorted({number for each in (*beside, printed, entry) for number in each.notes})
-                told = {"facts": list(_facts(table, entry.cell)), "notes": [sheet.notes[n - 1] for n in noted]}
-                found[anchor(entry.cell)] = told
+                metric = entry.cell.metric.replace("_", " ")
+                own = [(FACTS.get(c.head, c.head), row[n].text) for n, c in facts if c.group in ("", metric)]
+                told = [*_facts(table, entry.cell), *(fact for fact in own if fact[1].strip("–, "))]
+                found[anchor(entry.cell)] = {"facts": told, "notes": [sheet.notes[n - 1] for n in noted]}
     return found
 
 
@@ -79,13 +103,24 @@ def _columns(column: Column, entries: Row) -> Iterator[tuple[Column, Row]]:
     if column.kind == "key":
         yield column, entries
         return
-    texts = aligned(["–" if entry.cell is not None and not entry.cell.runs else entry.text for entry in entries])
+    texts = ["–" if entry.cell is not None and not entry.cell.runs else entry.text for entry in entries]
+    texts = texts if column.kind == "fact" and column.group else aligned(texts)  # T+ and T- have seeds between them
     yield column, [replace(entry, text=text) for entry, text in zip(entries, texts, strict=True)]
     if column.kind == "reproduced":
         gaps = aligned([difference(entry.cell) for entry in entries])
         head = "difference" if column.group else "verdict"
-        verdicts = [Entry(gap, entry.status) for entry, gap in zip(entries, gaps, strict=True)]
+        verdicts = [Entry(gap, entry.status, cell=entry.cell) for entry, gap in zip(entries, gaps, strict=True)]
         yield Column(head, "verdict", column.group), verdicts
+
+
+def _common(entries: Sequence[Row]) -> tuple[list[Row], list[int]]:
+    """Columns without the footnotes that all of their rows have, where there are several; and these footnotes."""
+    shown, noted = [], set()
+    for column in entries:
+        same = set.intersection(*(set(entry.notes) for entry in column)) if len(column) > 1 else set()
+        noted |= same
+        shown.append([replace(entry, notes=tuple(n for n in entry.notes if n not in same)) for entry in column])
+    return shown, sorted(noted)
 
 
 def _said(columns: Sequence[Column], row: Row, places: list[int]) -> str:

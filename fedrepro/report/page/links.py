@@ -1,15 +1,30 @@
-"""Where the page's links go: to files of the repository, as seen from reports/, and to places in the page."""
+"""Where the links of a page lead: to other pages, to files of the repository, as seen from reports/, and to places."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedrepro.papers.load import Paper
 from fedrepro.papers.published import KEYS
 from fedrepro.records import paths
+
+
+class Site(NamedTuple):
+    """The addresses of the pages. `single`: all are parts of one file, which has no links to other files."""
+
+    single: bool
+
+    @property
+    def home(self) -> str:
+        """The page about all papers."""
+        return "#top" if self.single else paths.PAGE.name
+
+    def page(self, paper: str) -> str:
+        """The page of a paper."""
+        return f"#{paper}" if self.single else paths.page(paper).name
 
 
 def seen(paper: Paper, path: Path) -> str:

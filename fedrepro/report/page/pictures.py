@@ -1,4 +1,4 @@
-"""Figures and sample sheets of the page, in it as data addresses: smaller than their files, the same for the same."""
+"""Figures and sample sheets: their sizes where they are linked, or the pictures themselves as data addresses."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ RASTER = re.compile(r'"data:image/png;base64,([^"]*)"')
 PIXELATED = re.compile(r'(<image [^>]*) style="image-rendering:[^"]*"')  # a browser scales it smoothly instead
 
 
+def size(path: Path) -> dict[str, int]:
+    """Width and height of an image, in pixels. Raises FedreproError where the file is missing or is no picture."""
+    try:
+        width, height = _points(path.read_text(encoding="utf-8")) if path.suffix == ".svg" else _pixels(path)
+    except (OSError, ValueError, TypeError) as error:
+        raise _unread(path) from error
+    return {"width": width, "height": height}
+
+
 def picture(path: Path) -> dict[str, str | int]:
     """Source, width and height of an image: an SVG with coordinates to a tenth of a point, or a PNG as WebP.
 
@@ -31,16 +40,32 @@ def picture(path: Path) -> dict[str, str | int]:
         content = path.read_bytes()
         source, width, height = _svg(content.decode()) if path.suffix == ".svg" else _webp(content)
     except (OSError, ValueError, TypeError) as error:
-        raise FedreproError(f"{path} cannot be read: run `dvc repro`, which makes it.") from error
+        raise _unread(path) from error
     return {"src": source, "width": width, "height": height}
 
 
+def _unread(path: Path) -> FedreproError:
+    return FedreproError(f"{path} cannot be read: run `dvc repro`, which makes it.")
+
+
+def _pixels(path: Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        return image.size
+
+
+def _points(text: str) -> tuple[int, int]:
+    """Width and height of an SVG, in pixels."""
+    sides = (re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', text)[1] for side in ("width", "height"))
+    width, height = (round(PIXELS * float(side)) for side in sides)
+    return width, height
+
+
 def _svg(text: str) -> tuple[str, int, int]:
-    width, height = (float(re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', text)[1]) for side in ("width", "height"))
+    sides = _points(text)
     text = RASTER.sub(lambda png: f'"{_webp(base64.b64decode(png[1]), WITHIN)[0]}"', LEFT_OUT.sub("", text))
     text = re.sub(r'(?<= [dxy]=")[^"]*', lambda place: _shorter(place[0]), PIXELATED.sub(r"\1", text))
     text = re.sub(r"\s*\n\s*", " ", re.sub(r">\s+<", "><", text.strip()))
-    return f"data:image/svg+xml,{quote(text, safe=UNQUOTED)}", round(PIXELS * width), round(PIXELS * height)
+    return f"data:image/svg+xml,{quote(text, safe=UNQUOTED)}", *sides
 
 
 def _shorter(place: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +13,66 @@ from fedrepro.papers.load import Paper
 from fedrepro.papers.schema.cells import words
 from fedrepro.records import paths
 from fedrepro.report import claims, layout, plots, reasons
-from fedrepro.report.page import grids, protocol
+from fedrepro.report.page import bands, findings, grids, landing, notes, protocol
 from fedrepro.report.page.align import MINUS, aligned, difference
-from fedrepro.report.page.links import anchor, seen
+from fedrepro.report.page.links import Site, anchor, seen
 from fedrepro.report.reasons import Found, Reason
-from fedrepro.results.cells import SCALE, facts
+from fedrepro.results.cells import facts
 from fedrepro.results.check import by_table, counts
 from fedrepro.results.claims import verdicts
 from fedrepro.results.frames import COMPARED, Reproduction
 
 SHOWN = (*COMPARED, "calibrated", "not-compared", "not-run")  # what a cell with all that it needs may be
 Part = dict[str, Any]  # what a template is given of one
-Draw = Callable[[Path], Future]  # a picture's file -> what pictures.py will make of it
+Draw = Callable[[Path], Callable[[], dict[str, Any]]]  # a picture's file -> what gives the attributes of its image
 
 
-def section(paper: Paper, found: Reproduction, draw: Draw) -> Part:
-    """A paper as the page shows it. `gap`: as of `gap`. `protocol`: HTML, empty where there is none."""
-    path, deviating = paper.folder / "PROTOCOL.md", found.cells[found.cells.status == "deviation"]
+def section(paper: Paper, found: Reproduction, site: Site, draw: Draw) -> Part:
+    """A paper as its page shows it. `gap`: as of `bands.gap`. `protocol`: HTML, empty where there is none."""
+    deviating = found.cells[found.cells.status == "deviation"]
     tables = [_table(paper, name, own) for name, own in by_table(paper, found.cells).items()]
+    deviations = _most_first([_deviation(paper, cell) for cell in deviating.itertuples()])
+    not_run = _most_first(reasons.of_tables(paper, found.cells, "not-run") + reasons.of_figures(paper))
+    sheets = [(table["short"], table["sheet"]) for table in tables]
+    decided = Counter(verdicts(found.claims).values())
     return {
-        "name": paper.name,
-        "title": paper.spec.title,
-        "budget": paper.spec.budgets[paper.budget].label,
-        "counts": counts(found.cells),
-        "gap": gap(found.cells),
-        "tables": tables,
+        **{"name": paper.name, "title": paper.spec.title, "budget": paper.spec.budgets[paper.budget].label},
+        **{"counts": counts(found.cells), "gap": bands.gap(found.cells)},
+        "bar": bands.bar(found.cells) or bands.judged(decided),
+        **{"spots": landing.spots(paper, found), "findings": findings.findings(paper, found)},
+        **{"tables": tables, "deviations": deviations, "not_run": not_run},
+        "notes": notes.notes(sheets, deviations, not_run),
         "orders": Counter(ranking.verdict for table in tables for ranking in table["sheet"].rankings),
         "figures": [_figure(paper, name, found.points, draw) for name in paper.figures],
         "sheets": [_sheet(paper, name, draw) for name in paper.sheets],
         "claims": list(_claims(paper, found.claims)),
-        "verdicts": Counter(verdicts(found.claims).values()),
+        "verdicts": decided,
         "judged": claims.judged(paper, found.claims),
-        "deviations": _most_first([_deviation(paper, cell) for cell in deviating.itertuples()]),
-        "not_run": _most_first(reasons.of_tables(paper, found.cells, "not-run") + reasons.of_figures(paper)),
-        "protocol": protocol.html(path.read_text(encoding="utf-8"), seen(paper, paper.folder)) if path.exists() else "",
+        "protocol": _protocol(paper, site),
     }
 
 
+def _protocol(paper: Paper, site: Site) -> str:
+    path = paper.folder / "PROTOCOL.md"
+    folder = None if site.single else seen(paper, paper.folder)
+    return protocol.html(path.read_text(encoding="utf-8"), folder) if path.exists() else ""
+
+
 def _table(paper: Paper, name: str, cells: pd.DataFrame) -> Part:
-    """A table; `not_run`: reason -> the number of its cells that are not."""
-    spec, sheet, absent = paper.table(name), layout.sheet(paper, name, cells), cells[cells.status == "not-run"]
-    run = len(absent) < len(cells)
+    """A table. `run`: whether any of it is; `compared`: whether any of it is compared with the published numbers."""
+    spec, sheet = paper.table(name), layout.sheet(paper, name, cells)
+    run = bool((cells.status != "not-run").any())
     return {
         "id": f"{paper.name}.{name}",
         "name": spec.title,
+        "short": reasons.short(paper, name),
         "run": run,
-        "counts": counts(cells),
-        "gap": gap(cells),
+        "compared": bool(cells.status.isin(COMPARED).any()),
+        **{"counts": counts(cells), "bar": bands.bar(cells), "gap": bands.gap(cells)},
         "budget": cells.label.iloc[0],
         "sheet": sheet,
         "grid": grids.grid(sheet, run),
         "cells": grids.traced(spec, sheet),
-        "not_run": absent.groupby("reason", sort=False).size().to_dict(),
         "files": [seen(paper, path) for path in paths.table(paper.name, name, paper.root)],
     }
 
@@ -118,12 +125,3 @@ def _claims(paper: Paper, frame: pd.DataFrame) -> Iterator[Part]:
             "tally": Counter(own.verdict[own.kind != "count"]),
             "rows": list(zip(own.itertuples(), zip(*columns, strict=True), notes, strict=True)),
         }
-
-
-def gap(cells: pd.DataFrame) -> str:
-    """The median distance of compared numbers from the published ones; empty without any, or where units differ."""
-    compared = cells[cells.difference.notna()]
-    if compared.unit.nunique() != 1:
-        return ""
-    decimals, unit = len(compared.reproduced.iloc[0].partition(".")[2]), compared.unit.iloc[0]
-    return f"{compared.difference.abs().median():.{decimals}f}{' points' if unit in SCALE else ''}"

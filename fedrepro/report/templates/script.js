@@ -55,13 +55,13 @@ function show(link) {
   const names = link.dataset.runs.split(" ");
   const cell = cells[link.closest("td[id]")?.id];
   const above = (part, heading) => link.closest(`section.${part}`).querySelector(heading).textContent;
-  const named = cell ? above("table", "h4") : names.length > 1 ? `${names.length} runs` : names[0];
+  const named = cell ? above("table", "h3") : names.length > 1 ? `${names.length} runs` : names[0];
   const title = make("h2", { id: "provenance-title" }, named);
   const close = make("button", { type: "button" }, "Close");
   close.addEventListener("click", () => dialog.close());
   const body = make("div", { className: "body" });
   if (cell) {
-    body.append(facts([["paper", above("paper", "h2")], ...cell.facts]), make("ul", { className: "legend" }, ...cell.notes.map((note) => make("li", {}, note))));
+    body.append(facts([["paper", link.closest("article").querySelector("h1").textContent], ...cell.facts]), make("ul", { className: "legend" }, ...cell.notes.map((note) => make("li", {}, note))));
   }
   body.append(make("h3", {}, "Rebuild it"), ...names.map((name) => command(runs[name].command)));
   body.append(make("p", { className: "files" }, "This trains all seeds again, into a folder of its own. Without ", make("code", {}, "--out"),
@@ -83,8 +83,51 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// A figure that is wider than the screen is scrolled in its card, by the keyboard too.
-const cards = new ResizeObserver((entries) => {
-  for (const { target } of entries) target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
+// What is wider than the screen is scrolled in its own frame, by the keyboard too.
+const frames = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth || target.scrollHeight > target.clientHeight + 1) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
 });
-document.querySelectorAll("figure.drawn .card").forEach((card) => cards.observe(card));
+document.querySelectorAll(".frame, .scroll").forEach((frame) => frames.observe(frame));
+
+// A link into a folded part opens it.
+function unfold() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const own = target?.querySelector(":scope > details");
+  for (let part = own ?? target?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+  target?.scrollIntoView();
+}
+addEventListener("hashchange", unfold);
+unfold();
+
+/** Show the rows with some words, of the row or of the heading above it, and with a verdict. */
+function filter(form) {
+  const words = form.querySelector("input").value.trim().toLowerCase();
+  const band = form.querySelector("select").value;
+  let shown = 0;
+  for (const table of form.parentElement.querySelectorAll("table.grid")) {
+    let own = 0;
+    for (const body of table.querySelectorAll("tbody:not(.group)")) {
+      const heading = body.previousElementSibling?.matches("tbody.group") ? body.previousElementSibling : null;
+      let left = 0;
+      for (const row of body.rows) {
+        const said = `${heading?.textContent ?? ""} ${row.textContent}`.toLowerCase();
+        row.hidden = !said.includes(words) || Boolean(band && !row.dataset.bands.split(" ").includes(band));
+        left += !row.hidden;
+      }
+      if (heading) heading.hidden = !left;
+      own += left;
+    }
+    table.closest("section.table").hidden = !own;
+    shown += own;
+  }
+  form.querySelector("output").textContent = words || band ? `${shown} row${shown === 1 ? "" : "s"}` : "";
+}
+
+document.querySelectorAll("form.filter").forEach((form) => {
+  form.hidden = false;
+  form.addEventListener("input", () => filter(form));
+  form.addEventListener("submit", (event) => event.preventDefault());
+});
