@@ -84,7 +84,7 @@ def test_every_command_and_option_has_help(path, command):
 def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
         *((name,) for name in ("train", "run", "tune", "extractor", "evaluate", "report", "check")),
-        *((name,) for name in ("bench", "doctor")),
+        *((name,) for name in ("bench", "doctor", "test", "compare", "plot", "export")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
         *(("show", name) for name in ("method", "methods", "dataset", "datasets", "papers", "tables", "runs")),
         *(("show", name) for name in ("table", "claims")),
@@ -129,7 +129,7 @@ def test_train_says_how_it_ended_and_where_the_record_is(folder):
     assert done.out.splitlines()[-1] == f"record: {record}"
     content = json.loads(record.read_text())
     assert (content["budget"], content["run"], list(content["seeds"])) == ("ad hoc", None, ["0", "1"])
-    assert record.parent.name == f"f-irm-{content['identity']['config'][:8]}"
+    assert record.parent.name == f"f-irm-digits-{content['identity']['config'][:8]}"
     rows = [[part.strip() for part in line.split("│")[1:-1]] for line in done.out.splitlines() if "│" in line]
     assert [row[0] for row in rows] == ["0", "1", "mean", "spread", "n"]
     assert rows[0][1:4] == ["cap", "6", f"{100 * content['seeds']['0']['metrics']['train_accuracy']:.2f}"]
@@ -164,7 +164,7 @@ def test_a_method_alone_has_sensible_defaults():
     config, place = request.resolve(Request(method="f-irm"))
     assert (config.dataset, config.rounds, config.seeds) == ("colored-mnist", 1000, (0,))
     assert config.stop.threshold == 0.6
-    assert place.folder == Path(f"runs/adhoc/f-irm-{config.digest()[:8]}")
+    assert place.folder == Path(f"runs/adhoc/f-irm-colored-mnist-{config.digest()[:8]}")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_what_changes_nothing_leaves_a_run_planned(inside, same):
 def test_a_change_makes_a_planned_run_ad_hoc(inside, change, expected):
     config, place = request.resolve(Request(paper=PAPER, run=GAME, **change))
     assert (place.run, place.budget) == (None, "ad hoc")
-    assert place.folder == change.get("out", Path("runs/adhoc", f"f-irm-{config.digest()[:8]}"))
+    assert place.folder == change.get("out", Path("runs/adhoc", f"f-irm-{config.dataset}-{config.digest()[:8]}"))
     assert config.hyper["order"] == "parallel"
     for key, value in expected.items():
         assert getattr(config, key) == value
@@ -412,7 +412,7 @@ def test_what_shows_results_needs_the_frames_alone(project, tmp_path, monkeypatc
         ("datasets", ["digits", "embedded", "no download, for smoke runs"]),
         ("papers", [PAPER, "paper, smoke", "Tiny"]),
         ("tables", ["t1", "Table 1"]),
-        ("runs", [PLAIN, GAME, "2 finished (paper)"]),
+        ("runs", [PLAIN, GAME, "2 finished"]),
     ],
 )
 def test_show_lists(inside, name, words):
@@ -433,7 +433,7 @@ def test_show_dataset_has_its_settings_and_how_it_is_made(folder):
 def test_show_runs_has_ad_hoc_ones_and_damaged_records(folder):
     fedrepro("train", "--method", "fedsgd", *SMALL, "--out", "runs/adhoc/mine")
     assert "mine" in fedrepro("show", "runs").out
-    assert "1 finished (ad hoc)" in fedrepro("show", "runs").out
+    assert "1 finished" in fedrepro("show", "runs").out
     Path("runs/adhoc/mine/record.json").write_text("{")
     assert "damaged" in fedrepro("show", "runs").out
 

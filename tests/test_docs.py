@@ -251,3 +251,40 @@ def test_the_times_are_those_of_the_records():
         (path,) = (ROOT / "runs/flgames-2022").glob(f"*/{run}/record.json")
         record = json.loads(path.read_text())
         assert f"{sum(entry['seconds'] for entry in record['seeds'].values()) / 60:.1f}" == minutes, run
+
+
+class Writer:
+    """A stand-in for TensorBoard's SummaryWriter, which need not be installed."""
+
+    points = 0
+
+    def __init__(self, folder):
+        assert folder == "build/board"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *fault):
+        pass
+
+    def add_scalar(self, tag, value, step):
+        Writer.points += 1
+
+
+@pytest.mark.slow
+def test_the_notebook_of_the_python_page_works(tmp_path, monkeypatch, capsys):
+    board = types.ModuleType("torch.utils.tensorboard")
+    board.SummaryWriter = Writer
+    monkeypatch.setitem(sys.modules, board.__name__, board)
+    copy(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    cells = [fence.text for fence in printed.fences(ROOT / "docs/python.md") if fence.language == "python"]
+    assert len(cells) == 5
+    names = {}
+    for cell in cells:
+        exec(cell, names)
+    assert names["found"].unfair == []
+    assert (names["found"].metrics.pairs.tolist(), Writer.points > 10) == ([0, 3], True)
+    assert "colored-mnist" in str(names["run"].folder)
+    assert len(names["cells"]) > 10
+    assert {"0", "1", "2"} <= set(capsys.readouterr().out.split())

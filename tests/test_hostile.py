@@ -17,6 +17,7 @@ import commands
 import pytest
 import typer
 from commands import GAME, PAPER, PLAIN, SMALL, fedrepro
+from recorded import run
 
 from fedrepro.cli import app
 from fedrepro.training import runs
@@ -60,7 +61,7 @@ SEEDS = (
     "0;touch PWNED",
     ",".join(map(str, range(2_000))),
 )
-KINDS = {"out": FOLDERS, "seed": NUMBERS, "seeds": SEEDS}
+KINDS = {"out": FOLDERS, "parquet": FOLDERS, "csv": FOLDERS, "seed": NUMBERS, "seeds": SEEDS}
 TRAIN = ("--method", "f-irm", *SMALL)
 WITH = {  # (command, argument) or command -> the other arguments
     ("train", "paper"): ("--run", PLAIN),
@@ -80,10 +81,18 @@ WITH = {  # (command, argument) or command -> the other arguments
     ("show table", "paper"): ("t1",),
     ("show table", "table"): (PAPER,),
     ("check", "table"): (PAPER,),
+    "test": ("a",),
+    ("test", "record"): (),
+    "compare": ("a", "b"),
+    ("compare", "records"): ("a",),
+    "plot": ("a", "b"),
+    ("plot", "records"): ("a",),
+    ("export", "paper"): ("--csv", "build"),
 }
 NEEDS = {  # command -> what it needs beside the tiny paper
     "bench": lambda: Path("benchmarks").symlink_to(ROOT / "benchmarks"),
     "tune": lambda: commands.paper(Path()),
+    **dict.fromkeys(("test", "compare", "plot"), lambda: [run(name, {0: 0.5, 1: 0.6}) for name in "ab"]),
 }
 
 
@@ -101,10 +110,12 @@ def arguments() -> Iterator[Case]:
             continue
         others = WITH.get((command, each.name), WITH.get(command, ()))
         for bad in KINDS.get(each.name, NAMES):
-            bad = f"{bad}.png" if command == "data show" and each.name == "out" and bad else bad
+            bad = f"{bad}.png" if command in ("data show", "plot") and each.name == "out" and bad else bad
             own = (each.opts[0], bad) if each.param_type_name == "option" else (bad,)
             given = (*own, *others) if (command, each.name) == ("show table", "paper") else (*others, *own)
-            words = {"names": "paper", "name": "dataset"}.get(each.name, each.name)
+            words = {"names": "paper", "name": "dataset", "records": "record", "metrics": "metric"}.get(
+                each.name, each.name
+            )
             expected = (words, words.upper(), "method", "source", "picture", "place", "UTF-8")
             yield Case(
                 f"{command} {each.name} {bad[:20]!r}", NEEDS.get(command, nothing), (*command.split(), *given), expected

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "fedrepro"
 FLOORS = (
     ("errors", "files", "downloads"),
     *(("core",), ("records",), ("nets",), ("data",), ("judges",), ("methods",), ("papers",)),
-    *(("training",), ("pipeline",), ("results",), ("report",), ("cli",)),
+    *(("training",), ("pipeline",), ("results",), ("report",), ("cli", "api")),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -20,6 +20,7 @@ LONG = {"nets/loops.py"}  # files that may have more than 300 lines
 WITHOUT_TORCH = (
     *("cli.app", "data", "data.sources", "files", "judges.extractors", "methods", "papers.load", "pipeline.run"),
     *("records.record", "results.evaluate", "results.check", "training.identity"),
+    *("api", "results.chosen", "results.compare", "results.listing", "cli.held"),
 )
 
 

@@ -157,7 +157,7 @@ def test_another_budget_has_places_of_its_own(folder):
     ]
     for job in made.ordered[1:]:
         config = job.trains.config
-        assert job.trains.place.folder == Path("runs/adhoc", f"{config.method}-{config.digest()[:8]}")
+        assert job.trains.place.folder == Path("runs/adhoc", f"{config.method}-{config.dataset}-{config.digest()[:8]}")
         assert (config.rounds, config.seeds) == (2, (0,))
 
 

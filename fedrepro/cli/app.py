@@ -9,12 +9,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fedrepro import __version__
-from fedrepro.cli import listings, options, running
+from fedrepro.cli import held, listings, options, running
 from fedrepro.cli.options import (
     AsJson,
     Budget,
@@ -29,6 +29,7 @@ from fedrepro.cli.options import (
     Paper,
     Precision,
     Run,
+    SaveModel,
     Seeds,
     Sets,
     Threads,
@@ -36,9 +37,6 @@ from fedrepro.cli.options import (
     papers,
 )
 from fedrepro.errors import FedreproError, Interrupted, UsageError
-
-if TYPE_CHECKING:
-    from fedrepro.records.record import Place, Record
 
 TRACEBACK = "FEDREPRO_TRACEBACK"
 
@@ -52,6 +50,10 @@ app = typer.Typer(
 app.add_typer(listings.data, name="data")
 app.add_typer(listings.show, name="show")
 app.command()(running.run)
+app.command("test")(held.evaluate_again)
+app.command()(held.compare)
+app.command()(held.plot)
+app.command()(held.export)
 
 
 @app.callback(invoke_without_command=True)
@@ -77,44 +79,20 @@ def train(
     mode: Mode = "auto",
     out: Folder = None,
     compare: Compare = False,
+    save_model: SaveModel = False,
 ) -> None:
     """Train one run: `--method M` with sensible defaults, or a planned one with `--paper P --run R`.
 
     A run that was interrupted goes on from its last checkpoint. Seeds that are recorded already are kept where
     settings, data and numerics are the same; else all are trained again, and the new record takes the old one's place.
-    A planned run with any change is an ad hoc run, whose record goes to runs/adhoc/ or to --out; so does one that is
-    compared with its record, where exit code 3 says that it is further away than another machine explains.
+    A planned run with any change, or whose model is saved, is an ad hoc run: its record goes to runs/adhoc/ or --out;
+    so does one that is compared with its record, where exit code 3 says that it differs more than by the machine.
     """
-    from fedrepro.cli import progress, show
-    from fedrepro.core import lift
-    from fedrepro.pipeline import request, workers
-    from fedrepro.pipeline.run import title
-    from fedrepro.results import again
-    from fedrepro.training import runs
+    from fedrepro.cli import train
+    from fedrepro.pipeline.request import Request
 
-    asked = request.Request(method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare)
-    config, place = request.resolve(asked)
-    planned = again.recorded(paper, run) if compare else None
-    workers.limit(threads)
-    with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
-        record = runs.execute(config, place, device=device, watch=display.watch, say=display.say)
-    _conclude(record, place)
-    if planned:
-        found = again.pairs(planned, record)
-        console().print(show.compared(found))
-        again.enforce(found)
-
-
-def _conclude(record: Record, place: Place) -> None:
-    """Say how a run ended, where its record is, and what helps where it learnt nothing."""
-    from fedrepro.cli import show
-    from fedrepro.pipeline import request
-
-    console().print(show.outcome(record))
-    typer.echo(f"record: {place.folder / 'record.json'}")
-    request.enforce(record)
-    if hint := request.at_chance(record):
-        console(stderr=True).print(hint, style="yellow")
+    given = (method, dataset, paper, run, budget, seeds, tuple(sets or ()), precision, out, compare, save_model)
+    train.train(Request(*given), device, mode, threads)
 
 
 @app.command()

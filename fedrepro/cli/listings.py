@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli import options
+from fedrepro.cli import held, options
 from fedrepro.cli.options import DataSets, Name, OnePaper, Wide, console, papers, place
 
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
@@ -100,7 +100,6 @@ _shows("methods", "List the methods, and the plugins that are left out, with why
 _shows("datasets", "List the datasets, and whether their data are there.")
 _shows("papers", "List the papers and their budgets.")
 _shows("tables", "List the tables of all papers.")
-_shows("runs", "List the planned and the ad hoc runs, and how they ended.")
 _shows(
     "dataset",
     "Print what a dataset is, how it is made, and its settings with their defaults.",
@@ -131,3 +130,6 @@ def show_claims(paper: OnePaper = None, wide: Wide = False) -> None:
     from fedrepro.cli import show
 
     console().print(show.claims(papers(paper), wide))
+
+
+show.command("runs")(held.show_runs)

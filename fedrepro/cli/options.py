@@ -29,8 +29,8 @@ def readable(arguments: list[str]) -> list[str]:
 def place(text: str) -> Path:
     """A place for a file that is still to be written."""
     if not 0 < len(os.fsencode(text)) <= LONGEST or any(len(os.fsencode(part)) > 200 for part in Path(text).parts):
-        fault = f"has 1 to {LONGEST} letters, at most 200 in a name"
-        raise UsageError(f"--out cannot be {short(repr(text))}: a place {fault}.")
+        fault = f"a place for files has 1 to {LONGEST} letters, at most 200 in a name"
+        raise UsageError(f"nothing can be written to {short(repr(text))}: {fault}.")
     return Path(text)
 
 
@@ -96,6 +96,9 @@ Folder = Annotated[
 ]
 Compare = Annotated[
     bool, typer.Option("--compare", help="Train a planned run anew, elsewhere, and compare it with its record.")
+]
+SaveModel = Annotated[
+    bool, typer.Option("--save-model", help="Save the trained model of each seed beside the record, as safetensors.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 Wide = Annotated[

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from itertools import chain
-from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -13,10 +12,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedrepro.errors import FedreproError
 from fedrepro.papers import load
 from fedrepro.papers.load import Paper, load_papers
-from fedrepro.records import paths, record
 from fedrepro.records.curves import number
 from fedrepro.records.record import Record
 
@@ -191,28 +188,3 @@ def claims(papers: list[Paper], wide: bool) -> Group:
     found = [(paper, read(paper).claims) for paper in papers if paper.spec.claims]
     drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in found)
     return Group(*drawn) if found else Group(Text("there are no claims"))
-
-
-def runs() -> Table:
-    """The planned runs of all papers, if there are any, then the ad hoc ones, with what their records say."""
-    rows = []
-    for paper in map(load.load_paper, load.papers()):
-        for run, draft in paper.drafts().items():
-            folder = paths.run(paper.name, draft.config.method, run, paper.root)
-            rows.append((paper.name, run, ",".join(map(str, draft.config.seeds)), _recorded(folder)))
-    adhoc = sorted(place.parent for place in paths.ADHOC.glob("*/record.json"))
-    rows += [("–", folder.name, "", _recorded(folder)) for folder in adhoc]
-    return listed(("paper", "run", "seeds", "record"), rows)
-
-
-def _recorded(folder: Path) -> Text:
-    """The record of a folder in a few words: how its seeds ended."""
-    if not record.path(folder).exists():
-        return Text("none", style="dim")
-    try:
-        found = record.read(folder)
-    except FedreproError:
-        return Text("damaged", style="bold red")
-    ended = [seed.ended for seed in found.seeds.values()]
-    counts = ", ".join(f"{ended.count(status)} {status}" for status in dict.fromkeys(ended))
-    return Text(f"{counts} ({found.budget})")

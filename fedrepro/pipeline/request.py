@@ -41,14 +41,15 @@ class Request:
     precision: str | None = None
     out: Path | None = None
     compare: bool = False
+    save_model: bool = False
 
 
 def resolve(request: Request) -> tuple[RunConfig, Place]:
     """The run that is asked for and its place.
 
     Only a run that is exactly a planned one goes to the planned place, and not even that where it is to be compared
-    with its record. Everything else is ad hoc and goes to `out`, or to a folder named after its settings. UsageError
-    for what does not exist or does not fit.
+    with its record, or its model is to be saved. Everything else is ad hoc and goes to `out`, or to a folder named
+    after its method, dataset and settings. UsageError for what does not exist or does not fit.
     """
     if (request.paper is None) != (request.run is None):
         raise UsageError("--paper and --run go together: `fedrepro show runs` lists them.")
@@ -66,14 +67,14 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
         if config != planned:
             raise UsageError("--compare trains a planned run as it is: leave out what changes it.")
         return config, adhoc(config, request.out or paths.ADHOC / f"{request.run}-again")
-    if config == planned and request.out is None:
+    if config == planned and request.out is None and not request.save_model:
         return config, place(paper, request.run, config)
     return config, adhoc(config, request.out)
 
 
 def adhoc(config: RunConfig, out: Path | None = None) -> Place:
     """Where an ad hoc run goes. UsageError where `out` holds the record of another run, which would be lost."""
-    place = Place(out or paths.ADHOC / f"{config.method}-{config.digest()[:8]}")
+    place = Place(out or paths.ADHOC / f"{config.method}-{config.dataset}-{config.digest()[:8]}")
     try:
         found = record.read(place.folder)
     except FedreproError:

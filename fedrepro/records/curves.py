@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 Curve = tuple[int, str, float]  # round, metric, value
@@ -37,6 +40,12 @@ def shown(metric: str, value: float) -> float:
 def digits(value: float) -> float:
     """A number with six significant digits, as figures and claims keep it and the CSV files have it."""
     return float(f"{value:.6g}")
+
+
+def reduced(values: Sequence[float]) -> tuple[float, float]:
+    """Mean over the seeds and spread, the population's standard deviation; NaN where there are none, or one."""
+    mean = statistics.fmean(values) if values else math.nan
+    return mean, statistics.pstdev(values) if len(values) > 1 else math.nan
 
 
 def number(metric: str, value: float | None) -> str:

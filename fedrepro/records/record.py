@@ -1,7 +1,8 @@
 """The record of a run: what its numbers are, what they depend on and where they come from. Read and written here alone.
 
-A run's folder holds `curves.csv`, for a generator `samples.png` or `samples.csv`, and `record.json`, which is written
-last and has the checksums of the others, and behind its fields a `seal`, a checksum of its own.
+A run's folder holds `curves.csv`, for a generator `samples.png` or `samples.csv`, where models are saved one for each
+seed, and `record.json`, which is written last and has the checksums of the others, and behind its fields a `seal`, a
+checksum of its own.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ class Data(Strict):
 
 
 class Record(Strict):
-    """A whole record. `curves`, `samples`: the sha256 of these files; `extractor`: the name of the judging network.
+    """A whole record. `curves`, `samples`: the sha256 of these files; `models`: that of each seed's saved model.
+
+    `extractor`: the name of the judging network.
 
     `resolved`: every hyper-parameter with its default, and network and optimiser by name.
     """
@@ -106,6 +109,7 @@ class Record(Strict):
     data: Data
     curves: str
     samples: str = ""
+    models: dict[int, str] = {}
     extractor: str = ""
     seeds: dict[int, Seed]
 
@@ -150,6 +154,11 @@ def samples(folder: Path) -> Path | None:
     return next((folder / name for name in SAMPLES if (folder / name).exists()), None)
 
 
+def model(folder: Path, seed: int) -> Path:
+    """The file of a seed's saved model."""
+    return folder / f"model-{seed}.safetensors"
+
+
 def read(folder: Path) -> Record:
     """The record in a run's folder, once it is known to be as it was written, and to fit the curves and samples there.
 
@@ -167,6 +176,9 @@ def read(folder: Path) -> Record:
             raise FedreproError(f"{there} does not belong to the record beside it")
         if record.samples and not there:
             raise FedreproError(f"{folder} has no samples, which belong to its record")
+        for seed, digest in record.models.items():
+            if file_digest(model(folder, seed)) != digest:
+                raise FedreproError(f"{model(folder, seed)} does not belong to the record beside it")
     except FileNotFoundError as error:
         raise FedreproError(f"{error.filename} is missing") from None
     except OSError as error:
@@ -201,16 +213,26 @@ def curves(folder: Path) -> dict[int, list[Curve]]:
     return read_curves(folder / "curves.csv")
 
 
-def write(folder: Path, fields: dict, curves: dict[int, list[Curve]], shown: tuple[str, bytes] | None = None) -> Record:
-    """Write a run's curves, where there are new samples these, as (name, content), and then its record.
+def write(
+    folder: Path,
+    fields: dict,
+    curves: dict[int, list[Curve]],
+    shown: tuple[str, bytes] | None = None,
+    models: dict[int, bytes] | None = None,
+) -> Record:
+    """Write a run's curves, where there are new samples these, as (name, content), its models, and then its record.
 
-    `fields`: those of Record but for the checksums.
+    `fields`: those of Record but for the checksums. `models`: of all seeds that have one; others are removed.
     """
     digests = {"curves": file_digest(write_text(folder / "curves.csv", curves_text(curves)))}
     if shown:
         write_bytes(folder / shown[0], shown[1])
     digests |= {"samples": file_digest(there)} if (there := samples(folder)) else {}
+    written = {seed: write_bytes(model(folder, seed), content) for seed, content in (models or {}).items()}
+    for old in set(folder.glob(model(folder, 0).name.replace("0", "*"))) - set(written.values()):
+        old.unlink()
+    digests |= {"models": {seed: file_digest(file) for seed, file in written.items()}}
     record = Record.model_validate(fields | digests)
-    content = record.model_dump(mode="json")
+    content = record.model_dump(mode="json", exclude=None if written else {"models"})
     write_json(path(folder), sealed({key: content[key] for key in content if content[key] != ""}))
     return record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fedrepro.papers.load import Paper
 from fedrepro.records import paths
 from fedrepro.results import cells, claims, frames, points, thresholds
 from fedrepro.results.frames import COMPARED, STATUSES, VERDICTS, Reproduction
-from fedrepro.results.runs import calibrated, current
+from fedrepro.results.runs import Run, calibrated, current
 
 DECIMALS = 4  # of a mean difference
 PARTS = {"cells": cells, "points": points, "claims": claims}
@@ -26,11 +27,16 @@ def evaluate(paper: Paper) -> Reproduction:
 
     Raises UsageError where published.csv is not as it should be, or the spec names a metric that a run does not have.
     """
-    runs, faults = current(paper, paper.drafts())
-    wanted = thresholds.printed(paper, cells.compared(paper))
-    runs = {name: calibrated(run, wanted[name]) if name in wanted else run for name, run in runs.items()}
-    made = {name: part.rows(paper, runs, faults) for name, part in PARTS.items()}
+    chosen, faults = runs(paper, paper.drafts())
+    made = {name: part.rows(paper, chosen, faults) for name, part in PARTS.items()}
     return Reproduction(*(frames.frame(name, rows) for name, rows in made.items()), faults)
+
+
+def runs(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, str]]:
+    """Planned runs with a usable record, each with its end, and the faults of the others."""
+    found, faults = current(paper, names)
+    wanted = thresholds.printed(paper, cells.compared(paper))
+    return {name: calibrated(run, wanted[name]) if name in wanted else run for name, run in found.items()}, faults
 
 
 def enforce(paper: Paper, found: Reproduction) -> None:

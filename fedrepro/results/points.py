@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+import pandas as pd
+
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.papers.load import Paper
 from fedrepro.papers.schema.figures import Figure
@@ -80,12 +82,25 @@ def _curves(paper: Paper, name: str, spots: list, faults: dict[str, str]) -> Row
                 )  # if all diverged, who knows
                 _refuse(spec, run, metric, others or faulty, f"{paper.folder / 'paper.toml'}: figures.{name}")
                 continue
-            curve = shown(metric, run.curve(metric))
-            curve = curve if spec.until is None else curve[curve.index <= spec.until]
-            curve = curve[curve.count(axis=1) >= min(2, len(run.seeds))]
-            points = [(str(x), own[own == own].tolist()) for x, own in zip(curve.index, curve.to_numpy(), strict=True)]
+            points = [(str(x), own) for x, own in watched(run, metric) if spec.until is None or x <= spec.until]
             found += [_point(line, x, metric, own, run) for x, own in points or [("", [])]]
     return found
+
+
+def watched(run: Run, metric: str) -> list[tuple[int, list[float]]]:
+    """(round, values of the seeds as a reader is shown them) where two seeds or more, or the only one, were watched."""
+    curve = shown(metric, run.curve(metric))
+    curve = curve[curve.count(axis=1) >= min(2, len(run.seeds))]
+    return [(x, own[own == own].tolist()) for x, own in zip(curve.index, curve.to_numpy(), strict=True)]
+
+
+def along(run: Run, metric: str) -> pd.DataFrame:
+    """A metric over the rounds: columns round, mean, spread and n. UsageError where the run has not watched it."""
+    if metric not in run.watched:
+        raise UsageError(f"{run.name}: {unknown('metric', metric, run.watched)}")
+    points = watched(run, metric)
+    rows = [(x, digits(statistics.fmean(own)), digits(statistics.pstdev(own)), len(own)) for x, own in points]
+    return pd.DataFrame(rows, columns=["round", "mean", "spread", "n"])
 
 
 def _thresholds(paper: Paper, name: str, spots: list, faults: dict[str, str]) -> Rows:

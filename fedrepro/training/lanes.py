@@ -22,7 +22,7 @@ class Lane:
     `passed`: the levels of `watch.crossings` that the training accuracy fell below, if the run looks for these.
     `watched`: the rows on which a classifier is followed, None for a generator. `kept` [K, samples, classes] are the
     members' logits on them, `stale` the members that moved since. `samples`: the file that shows those of a generator,
-    empty ones unless it is finished.
+    empty ones unless it is finished. `model`: the leaves of the model that `metrics` are of, if models are saved.
     """
 
     seed: int
@@ -43,6 +43,7 @@ class Lane:
     stale: set[int] = field(default_factory=set)
     passed: Passed | None = None
     samples: bytes | None = None
+    model: dict[str, Tensor] = field(default_factory=dict)
 
     SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics", "crossed")
 

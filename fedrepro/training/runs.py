@@ -34,6 +34,7 @@ from fedrepro.training import memory
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.identity import current, extractor, identity, samples
 from fedrepro.training.lanes import Lane
+from fedrepro.training.models import to_bytes
 from fedrepro.training.signals import signals
 from fedrepro.training.train import Training
 
@@ -43,12 +44,13 @@ PACKAGES = ("torch", "torchvision", "numpy", "numba", "fedrepro")
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained seed: its part of the record, its curve, its data's facts and, of a generator, its samples."""
+    """A trained seed: its part of the record, its curve, its data's facts, samples of a generator, a saved model."""
 
     seed: Seed
     curve: list[Curve]
     facts: dict
     samples: bytes | None = None
+    model: bytes | None = None
 
 
 def execute(
@@ -59,31 +61,32 @@ def execute(
     watch: Callable[[Training], None] = lambda training: None,
     say: Callable[[str], None] = lambda line: None,
     every: float = 60.0,
+    save_model: bool = False,
 ) -> Record:
     """Train the seeds that the record at `place` lacks, and return the record.
 
     Seeds of an earlier record are kept if its identity is the same; those of an ad hoc run stay in it even if they are
     not asked for again. An interrupted run goes on from its last checkpoint; one is written every `every` seconds
     (0: each round), or as much more rarely as large ones take time. `watch` sees the training after each round, `say`
-    gets lines for the user. Raises UsageError for what cannot be run, Busy where another process trains it, Interrupted
-    after SIGINT or SIGTERM.
+    gets lines for the user. With `save_model` seeds without a saved model are trained again. Raises UsageError for what
+    cannot be run, Busy where another process trains it, Interrupted after SIGINT or SIGTERM.
     """
     chosen, wanted = resolve(device), identity(config)
     methods.check(config.method, config.hyper)
     data.check(config.dataset, config.data)
     with locked(place):
         probe(place)
-        trained = kept(place, config, wanted)
-        if record.path(place.folder).exists() and not trained:
-            say("the earlier record is stale or damaged: all seeds are trained again")
+        trained = kept(place, config, wanted, save_model)
         if trained:
             say(f"kept from the earlier record: seeds {', '.join(map(str, trained))}")
+        elif record.path(place.folder).exists():
+            say(f"the earlier record {_unusable(place, wanted, save_model)}: all seeds are trained again")
         todo = [seed for seed in config.seeds if seed not in trained]
         if todo:
-            training = prepare(config, tuple(todo), chosen)
-            checkpoints = Checkpoints(place.state, wanted.model_dump() | {"seeds": todo}, say)
-            began = {"started": now(), "commit": commit(), "threads": torch.get_num_threads()}
-            began = checkpoints.resume(training, began)
+            training = prepare(config, tuple(todo), chosen, save_model)
+            checkpoints = Checkpoints(place.state, going_on(wanted, todo, save_model), say)
+            fresh = {"started": now(), "commit": commit(), "threads": torch.get_num_threads()}
+            began = checkpoints.resume(training, fresh)
             torch.set_num_threads(began["threads"])  # the same sums after an interruption
             run_through(training, checkpoints, began, watch, every)
             trained |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
@@ -92,7 +95,17 @@ def execute(
     return written
 
 
-def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> Training:
+def _unusable(place: Place, wanted: Identity, save_model: bool) -> str:
+    """Why no seed of the record at a place is kept."""
+    return "has no models" if save_model and current(place, wanted) else "is stale or damaged"
+
+
+def going_on(wanted: Identity, seeds: list[int], save_model: bool) -> dict:
+    """The identity of the checkpoints from which a training goes on."""
+    return wanted.model_dump() | {"seeds": seeds} | ({"models": True} if save_model else {})
+
+
+def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device, saving: bool = False) -> Training:
     """The training of some of a run's seeds, at round 0."""
     lift.keep_freed_memory()
     first = data.load(config.dataset, seeds[0], config.data)
@@ -100,7 +113,7 @@ def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device) -> 
     method = methods.build(config.method, task, config.hyper)
     memory.enough(method, first, len(seeds))
     federations = {seed: data.load(config.dataset, seed, config.data) for seed in seeds[1:]}
-    return Training(config, method, {seeds[0]: first} | federations, device)
+    return Training(config, method, {seeds[0]: first} | federations, device, saving)
 
 
 def resolve(device: str) -> torch.device:
@@ -175,19 +188,27 @@ def heard(asked: list[int], say: Callable[[str], None]) -> None:
         say("stopping after this round; a second signal stops at once, without it")
 
 
-def kept(place: Place, config: RunConfig, wanted: Identity) -> dict[int, Trained]:
+def kept(place: Place, config: RunConfig, wanted: Identity, models: bool = False) -> dict[int, Trained]:
     """The seeds of a current record that need no training: of a planned run those asked for, of another one all.
 
-    None are kept where the samples in the folder are of a seed that is no longer asked for.
+    None are kept where the samples in the folder are of a seed that is no longer asked for, and with `models` none of
+    those asked for that have a result and no saved model.
     """
     found = current(place, wanted)
     if found is None:
         return {}
-    seeds = found.seeds.keys() & set(config.seeds) if place.run else found.seeds.keys()
+    seeds = found.seeds.keys() & set(config.seeds) if place.run else set(found.seeds)
+    results = {seed for seed in config.seeds if seed in seeds and found.seeds[seed].status != record.DIVERGED}
+    seeds -= results - found.models.keys() if models else set()
     if samples(config) and first_shown(found.seeds) not in seeds:
         return {}
     curves = record.curves(place.folder)
-    return {seed: Trained(found.seeds[seed], curves[seed], found.data.facts[str(seed)]) for seed in sorted(seeds)}
+    saved = {seed: record.model(place.folder, seed).read_bytes() for seed in found.models}
+    facts = found.data.facts
+    return {
+        seed: Trained(found.seeds[seed], curves[seed], facts[str(seed)], model=saved.get(seed))
+        for seed in sorted(seeds)
+    }
 
 
 def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) -> Trained:
@@ -202,7 +223,8 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) ->
         seconds=round(lane.seconds, 3),
         provenance=provenance(config, device, began),
     )
-    return Trained(seed, lane.curve, lane.data.facts, lane.samples)
+    model = to_bytes(lane.model) if lane.model and seed.metrics else None
+    return Trained(seed, lane.curve, lane.data.facts, lane.samples, model)
 
 
 def provenance(config: RunConfig, device: torch.device, began: dict) -> Provenance:
@@ -243,7 +265,8 @@ def write(config: RunConfig, place: Place, wanted: Identity, trained: dict[int, 
     }
     name = samples(config)
     shown = (name, content) if name and (content := trained[first_shown(seeds)].samples) else None
-    return record.write(place.folder, fields, {seed: each.curve for seed, each in trained.items()}, shown)
+    models = {seed: each.model for seed, each in trained.items() if each.model}
+    return record.write(place.folder, fields, {seed: each.curve for seed, each in trained.items()}, shown, models)
 
 
 def first_shown(seeds: dict[int, Seed]) -> int:

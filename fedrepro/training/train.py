@@ -17,11 +17,13 @@ from fedrepro.core.types import Method, State
 from fedrepro.data import Federation
 from fedrepro.data.draws import Feeder
 from fedrepro.errors import UsageError
-from fedrepro.judges.classifier import Classified, finite
+from fedrepro.judges.choose import judge
+from fedrepro.judges.classifier import finite
 from fedrepro.judges.scoring import in_parts, score
 from fedrepro.nets.mlp import pixels
 from fedrepro.records.config import RunConfig
 from fedrepro.records.crossings import Passed
+from fedrepro.training import models
 from fedrepro.training.lanes import Lane
 
 
@@ -29,16 +31,23 @@ class Training:
     """One run's seeds, trained together: `for round in training` plays them until every seed has ended.
 
     `state` stacks the seeds that still run, in the order of `running`; an ended seed leaves the stack, so nothing that
-    happens later can move its numbers.
+    happens later can move its numbers. With `saving` each lane keeps the model that its metrics are of.
     """
 
-    def __init__(self, config: RunConfig, method: Method, data: dict[int, Federation], device: torch.device):
+    def __init__(
+        self,
+        config: RunConfig,
+        method: Method,
+        data: dict[int, Federation],
+        device: torch.device,
+        saving: bool = False,
+    ):
         if config.watch.grad_norm and method.gradient is None:
             raise UsageError(f"{config.method} has no single model whose gradient could be taken: unset grad_norm.")
         if (config.stop or config.watch.crossings) and method.generate:
             setting = "stop" if config.stop else "watch.crossings"
             raise UsageError(f"{config.method} has no training accuracy to look at: leave {setting} out.")
-        self.config, self.method, self.device = config, method, device
+        self.config, self.method, self.device, self.saving = config, method, device, saving
         self.round = 0
         self.lanes = [self._lane(seed, federation) for seed, federation in data.items()]
         self.state: State = trees.stack([self._start(lane) for lane in self.lanes])
@@ -47,21 +56,18 @@ class Training:
     def _lane(self, seed: int, data: Federation) -> Lane:
         x, y = data.x.to(self.device), data.y.to(self.device)
         feeder = Feeder(seed, x, y, data.sizes, augment=data.augment)
+        judged = judge(self.config, self.method, data, seed, self.device)
         if self.method.generate:
-            from fedrepro.judges.generator import Generated  # of no concern to other methods
-
-            judge = Generated(self.config, self.method, data, seed, self.device)
-            return Lane(seed, data, feeder, judge, watched=None, samples=judge.samples(self.method, None))
+            return Lane(seed, data, feeder, judged, watched=None, samples=judged.samples(self.method, None))
         samples = min(self.config.watch.samples, len(y))
         rows = np.sort(stream(seed, purpose="watch").choice(len(y), samples, replace=False))
         chosen = torch.from_numpy(rows).to(self.device)
         members = set(range(len(data.sizes))) if self.method.members else set()
         # Decoded once, and as autocast would round it every time.
         seen = pixels(x[chosen]).to(PRECISIONS[self.config.watch.precision])
-        judge = Classified(data, self.device, self.config.watch.grad_norm)
         rule = self.config.watch.crossings
         passed = Passed(rule) if rule else None
-        return Lane(seed, data, feeder, judge, (seen, y[chosen]), stale=members, passed=passed)
+        return Lane(seed, data, feeder, judged, (seen, y[chosen]), stale=members, passed=passed)
 
     def _start(self, lane: Lane) -> State:
         state = self.method.init(lambda client, part: torch_stream(lane.seed, 0, client, part), lane.data.sizes)
@@ -139,6 +145,7 @@ class Training:
             lane.metrics = self._metrics(row, tested)
             if not finite(lane.metrics):
                 return "diverged"
+            self._keep(lane, row)
             lane.samples = lane.judge.samples(self.method, trees.one(self.state, row))
             return "cap" if self.config.stop else "finished"
         return None
@@ -171,7 +178,15 @@ class Training:
             lane.crossed = lane.crossed | {shift: {"rounds": self.round, **metrics} for shift in new}
             if "+0" in new:
                 lane.metrics = metrics
+                self._keep(lane, row)
         return True
+
+    def _keep(self, lane: Lane, row: int) -> None:
+        """Keep the model that a seed's metrics are of, if models are saved."""
+        if self.saving:
+            z = torch.zeros(2, self.method.noise, device=self.device)
+            x = z if self.method.generate else lane.data.x[:2].to(self.device)
+            lane.model = models.model(self.method, trees.one(self.state, row), x)
 
     def _followed(self, lane: Lane) -> bool:
         """Whether a stopped seed has nothing more to show."""
@@ -226,6 +241,7 @@ class Training:
             tensors[f"cursors.{lane.seed}"] = torch.from_numpy(lane.feeder.cursors.copy())
             if lane.kept is not None:
                 tensors[f"kept.{lane.seed}"] = lane.kept
+            tensors |= {f"model.{lane.seed}.{name}": leaf for name, leaf in lane.model.items()}
         lanes = [{key: getattr(lane, key) for key in Lane.SAVED} | {"stale": sorted(lane.stale)} for lane in self.lanes]
         return tensors, {"round": self.round, "lanes": lanes}
 
@@ -245,6 +261,8 @@ class Training:
             lane.feeder.cursors[:] = tensors[f"cursors.{lane.seed}"].numpy()
             if f"kept.{lane.seed}" in tensors:
                 lane.kept = tensors[f"kept.{lane.seed}"].to(self.device, copy=True)
+            own = f"model.{lane.seed}."
+            lane.model = {name.removeprefix(own): leaf for name, leaf in tensors.items() if name.startswith(own)}
         self.full = self._full()
 
 
