@@ -45,9 +45,21 @@ GANS = {  # label -> (name, hyper)
 }
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="the first case of each test that is not marked slow")
+
+
+def pytest_collection_modifyitems(config, items):
     """Slow ones first: where workers share the files, none begins them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    if config.getoption("--quick"):
+        firsts = {}  # a function -> its first case
+        for item in items:
+            if item.get_closest_marker("slow") is None:
+                firsts.setdefault(item.nodeid.partition("[")[0], item)
+        chosen = set(firsts.values())
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = firsts.values()
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join([variant[0], *variant[1].values()]))

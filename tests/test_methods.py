@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedrepro import methods
+from fedrepro import methods, plugins
 from fedrepro.core import trees
 from fedrepro.core.types import Task
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.methods import plugins
 from fedrepro.records.config import RunConfig
 from fedrepro.training import runs
 

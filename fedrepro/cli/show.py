@@ -86,7 +86,7 @@ def methods() -> Group:
 def method(name: str) -> Group:
     """One method in full: its documentation, what an ad hoc run of it does by default, and its settings."""
     from fedrepro.methods import check, find
-    from fedrepro.methods.plugins import printable
+    from fedrepro.plugins import printable
 
     check(name, {})
     row = find(name)
@@ -105,12 +105,14 @@ def _values(allowed: Any) -> str:
     return ", ".join(choices) or getattr(allowed, "__name__", str(allowed))
 
 
-def datasets() -> Table:
-    """All datasets and where their data are, a line each."""
+def datasets() -> Group:
+    """All datasets and where their data are, a line each, with the plugins that are left out and why."""
     from fedrepro.data.manifests import list_datasets
 
-    rows = ((row["name"], row["source"], row["where"], row["summary"]) for row in list_datasets())
-    return listed(("dataset", "source", "where", "what it is"), rows)
+    found, faults = list_datasets()
+    rows = ((row["name"], row["source"], row["where"], row["summary"]) for row in found)
+    left_out = (Text(f"{name}: {fault}", style="yellow") for name, fault in faults.items())
+    return Group(listed(("dataset", "source", "where", "what it is"), rows), *left_out)
 
 
 def dataset(name: str) -> Group:
