@@ -306,6 +306,7 @@ def interrupt():
     return said, int(re.search(r"\nstopped after round (\d+); the same command goes on from there\.\n\Z", said)[1])
 
 
+@pytest.mark.slow
 def test_sigint_saves_the_last_round_and_the_same_command_goes_on():
     _, first = interrupt()
     said, second = interrupt()

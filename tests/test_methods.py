@@ -267,6 +267,7 @@ def test_a_plugin_says_its_network_and_its_optimiser_in_its_row(plugin):
 # Lists do not wait for torch
 
 
+@pytest.mark.slow
 def test_the_registry_is_read_without_torch():
     code = """
 import sys

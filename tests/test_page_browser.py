@@ -13,6 +13,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from fedrepro.records.config import RunConfig
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SIZES = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}

@@ -61,11 +61,13 @@ def test_raised_numerics_of_a_family_make_its_runs_stale_and_no_other(project, m
     assert len(found) > 50
 
 
+@pytest.mark.slow
 def test_raised_numerics_of_a_kind_of_data_make_its_runs_stale_and_no_other(project, monkeypatch):
     monkeypatch.setitem(data.NUMERICS, "palettes", data.NUMERICS["palettes"] + 1)
     assert {run.split("-")[0] for run in stale()} == {"fedcmnist"}
 
 
+@pytest.mark.slow
 def test_raised_numerics_of_the_engine_make_all_runs_stale(project, monkeypatch):
     monkeypatch.setattr(identity, "ENGINE", identity.ENGINE + 1)
     assert len(stale()) == len(pipeline.planned(load_papers()))

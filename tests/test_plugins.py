@@ -261,6 +261,7 @@ def test_a_broken_plugin_as_the_method_of_a_spec_is_one_sentence(install, tmp_pa
     assert left(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_methods_are_listed_in_time_whatever_plugins_do(install, tmp_path):
     for number, (value, code, _) in enumerate(LOADED.values()):
         marked = f"import os; open({str(tmp_path)!r} + f'/{{os.getpid()}}.pid', 'w').close()\n{code}"

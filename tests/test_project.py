@@ -157,12 +157,29 @@ def recipe(target: str, *variables: str) -> str:
     [
         ("repro", ["dvc repro", "fedrepro report", "show table flgames-2022 table1", "fedrepro check"]),
         ("test", ["ruff check", "pytest"]),
+        ("quick", ["ruff check", "pytest", "--quick"]),
         ("smoke", ["git ls-files", "dvc repro", "fedrepro report", "show table flgames-2022 table1"]),
         ("bench", ["fedrepro bench"]),
     ],
 )
 def test_a_target_does_its_steps_in_order(target, steps):
     assert re.search(".*".join(map(re.escape, steps)), recipe(target), re.S)
+
+
+def test_every_target_has_its_line_of_help():
+    lines = run("make", "help").stdout.splitlines()
+    assert {line.split()[1] for line in lines} == targets()
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.slow
+def test_the_quick_tests_are_the_first_case_of_each_that_is_not_slow():
+    listed = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n", "0", "tests/test_plugins.py"]
+    every, chosen = (run(*listed, *more).stdout.splitlines() for more in ((), ("--quick",)))
+    functions = lambda lines: [line.partition("[")[0] for line in lines if "::" in line]  # noqa: E731
+    slow = {"tests/test_plugins.py::test_methods_are_listed_in_time_whatever_plugins_do"}
+    assert sorted(functions(chosen)) == sorted(set(functions(every)) - slow)
+    assert len(every) > 2 * len(chosen)
 
 
 @pytest.mark.parametrize("newer", ["requirements.lock", "pyproject.toml", None])
