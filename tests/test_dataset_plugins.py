@@ -1,4 +1,4 @@
-"""Datasets of other packages: found, trained on and recorded; whatever is wrong with one is a sentence that names it."""
+"""Datasets of other packages: found, trained on and recorded; what is wrong with one is a sentence that names it."""
 
 import json
 import os
@@ -132,7 +132,7 @@ def test_its_files_are_in_the_record_and_a_change_trains_again(install):
     assert fedrepro(*TRAIN).code == 0
     first = json.loads(Path("made/record.json").read_text())
     assert list(first["data"]["files"]) == ["hers/a.bin"]
-    assert first["identity"]["data"] == first["data"]["fingerprint"]
+    assert first["identity"]["data"] == data.describe("hers")["fingerprint"]
     assert first["data"]["source"] == "herself"
     for name in ("hers", "herself"):
         assert fedrepro("data", "fetch", name).code == 0
@@ -284,8 +284,8 @@ def test_a_reader_that_fails_is_one_sentence(install, read, said):
 def test_wrong_settings_are_refused_as_those_of_other_datasets(install):
     install()
     assert "data key 'n' of hers cannot be 'x'" in refused("data", "show", "hers", "--set", "n=x")
-    with pytest.raises(UsageError, match="unknown data key of hers 'm': did you mean 'n'"):
-        data.check("hers", {"m": 1})
+    with pytest.raises(UsageError, match="unknown data key of hers 'row': did you mean 'rows'"):
+        data.check("hers", {"row": 1})
     with pytest.raises(UsageError, match="unknown dataset 'herz': did you mean 'hers'"):
         data.check("herz", {})
     with pytest.raises(FedreproError, match="unknown dataset 'nowhere'"):
