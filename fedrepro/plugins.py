@@ -201,7 +201,7 @@ def _told_of(kind: Kind, point: EntryPoint) -> dict:
     try:
         return {"card": import_module(kind.cards).card(point, found).model_dump(mode="json")}
     except UsageError as error:
-        return {"fault": plain(str(error))}
+        return {"fault": plain(str(error)).rstrip(".")}
     except BaseException as error:
         return {"fault": f"cannot be read as a {kind.named}: {told(error)}"}
 

@@ -23,9 +23,7 @@ from fedrepro.errors import UsageError
 
 real = pytest.mark.skipif(not os.environ.get(sources.FOLDER_VARIABLE), reason="FEDREPRO_DATA_DIR names no real MNIST")
 
-MADE = [
-    name for name, row in data.DATASETS.items() if row.source.name == "digits" and "partition" in data.parameters(name)
-]
+MADE = [name for name, row in data.DATASETS.items() if row.source == "digits" and "partition" in data.parameters(name)]
 ON_MNIST = ("mnist", "fedcmnist", "fedrotmnist", "fedgma-binary", "fedgma-colored")
 
 
@@ -230,7 +228,7 @@ def test_colours_that_do_not_fit_are_a_sentence():
 @pytest.mark.parametrize("name", ["fedcmnist-digits", pytest.param("fedcmnist", marks=real)])
 def test_a_client_has_its_own_two_colours(name):
     """Median colours, recomputed: each pixel is ink above 150, and its colour that of all the client's others."""
-    raw = sources.raw(data.DATASETS[name].source)
+    raw = sources.raw(sources.SOURCES[data.DATASETS[name].source])
     federation = data.load(name, 0, {})
     measured = []
     for (x, y), facts in zip(clients(federation), federation.facts["clients"], strict=True):
@@ -381,7 +379,7 @@ def test_each_client_has_its_angle():
 @pytest.mark.parametrize("name", ["fedgma-binary-digits", pytest.param("fedgma-binary", marks=real)])
 @pytest.mark.parametrize("flip", [0.0, 0.25])
 def test_red_and_green_by_client(name, flip):
-    raw = sources.raw(data.DATASETS[name].source)
+    raw = sources.raw(sources.SOURCES[data.DATASETS[name].source])
     federation = data.load(name, 0, {"n": 5, "partition": "iid", "label_flip": flip})
     by_pixels = {bytes(image): int(label) for image, label in zip(raw.train_x.numpy(), raw.train_y, strict=True)}
     for k, ((x, y), facts) in enumerate(zip(clients(federation), federation.facts["clients"], strict=True)):

@@ -567,10 +567,10 @@ def test_the_list_says_where_data_are(toy, monkeypatch, tmp_path):
     def where() -> dict:
         return {row["name"]: row["where"] for row in manifests.list_datasets()}
 
-    embedded = {name for name, row in data.DATASETS.items() if row.source.name == "digits"}
+    embedded = {name for name, row in data.DATASETS.items() if row.source == "digits"}
     assert {"digits", "digits-plain", "fedcmnist-digits"} <= embedded
     everywhere = dict.fromkeys(data.DATASETS, f"missing: {tmp_path / 'data/cache'}")
-    drawn = {name for name, row in data.DATASETS.items() if row.source.name == "drawn"}
+    drawn = {name for name, row in data.DATASETS.items() if row.source == "drawn"}
     assert where() == everywhere | dict.fromkeys(embedded, "embedded") | dict.fromkeys(drawn, "drawn")
     put(tmp_path / "mine", toy_arrays())
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "mine"))

@@ -121,7 +121,7 @@ def recomputed(x: torch.Tensor, y: torch.Tensor, digits: torch.Tensor) -> dict:
 def test_facts_are_in_the_pixels(dataset, params):
     federation = data.load(dataset, 0, params)
     settings = data.parameters(dataset) | params
-    raw = sources.raw(data.DATASETS[dataset].source)
+    raw = sources.raw(sources.SOURCES[data.DATASETS[dataset].source])
     parts = partition.equal(len(raw.train_y), settings["n"], 0)
     assert federation.sizes == tuple(map(len, parts))
     held = zip(federation.x.split(federation.sizes), federation.y.split(federation.sizes), parts, strict=True)

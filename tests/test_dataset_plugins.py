@@ -190,7 +190,7 @@ LOADED = {
     "source-field": (
         "bad:row",
         "row = Dataset(build, Source('x', **OWN | {'classes': 'many'}), (1,))",
-        "is a wrong Dataset: source.classes",
+        "has a wrong Source: classes",
     ),
     "source-empty": (
         "bad:row",
@@ -207,6 +207,7 @@ def test_one_that_cannot_be_loaded_is_one_sentence_and_stops_no_list(install, fa
     sentence = refused(*TRAIN)
     assert f"dataset 'hers' is broken: {value} of bad-package" in sentence
     assert said in sentence
+    assert not sentence.endswith("..")
     done = fedrepro("show", "datasets")
     assert (done.code, f"hers: {value} of bad-package" in " ".join(done.out.split())) == (0, True)
     assert not Path("made").exists()

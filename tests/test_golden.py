@@ -184,7 +184,7 @@ def of_gans() -> dict[str, Case]:
 
 def of_federations() -> dict[str, Case]:
     """Every dataset that needs no files, and every partition of rows."""
-    settings = [(name, {}) for name, row in data.DATASETS.items() if row.source.name in ("digits", "drawn")]
+    settings = [(name, {}) for name, row in data.DATASETS.items() if row.source in ("digits", "drawn")]
     settings += [("digits-plain", {"partition": how, "n": 7}) for how in ("iid", "shards", "dirichlet")]
     settings += [("digits-plain", {"partition": "dirichlet-size", "n": 7, "alpha": 2.0, "validation": 0.1})]
     settings += [("gan-digits", {"overlap": "mod"}), ("gan-digits", {"overlap": "full", "overlap_mode": "copy"})]

@@ -192,9 +192,9 @@ def test_there_is_a_stage_for_each_paper_and_for_each_of_its_methods():
 
 def test_there_is_a_stage_for_each_source_and_extractor_that_runs_need():
     found, planned = stages(), pipeline.planned(load_papers(ROOT))
-    sources = {DATASETS[run.config.dataset].source.name for run in planned}
+    sources = {DATASETS[run.config.dataset].source for run in planned}
     assert set(found["data"]["foreach"]) == sources
-    judged = {DATASETS[run.config.dataset].source.name for run in planned if identity.extractor(run.config)}
+    judged = {DATASETS[run.config.dataset].source for run in planned if identity.extractor(run.config)}
     assert set(found["extractor"]["foreach"]) == judged
 
 

@@ -107,10 +107,11 @@ def _values(allowed: Any) -> str:
 
 def datasets() -> Group:
     """All datasets and where their data are, a line each, with the plugins that are left out and why."""
+    from fedrepro.data import discover
     from fedrepro.data.manifests import list_datasets
 
-    found, faults = list_datasets()
-    rows = ((row["name"], row["source"], row["where"], row["summary"]) for row in found)
+    found, faults = discover()
+    rows = ((row["name"], row["source"], row["where"], row["summary"]) for row in list_datasets(found))
     left_out = (Text(f"{name}: {fault}", style="yellow") for name, fault in faults.items())
     return Group(listed(("dataset", "source", "where", "what it is"), rows), *left_out)
 

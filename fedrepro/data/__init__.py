@@ -35,7 +35,7 @@ def check(dataset: str, params: dict) -> None:
 def _checked(dataset: str, params: dict) -> tuple[Source, dict]:
     """The source, with its images at the size that is asked for, and the builder's parameters in their types."""
     row, params = find(dataset), dict(params)
-    source = row.source
+    source = row.made_of
     if source.size and "size" in params:
         source = source.sized(params.pop("size"))
     return source, builders.check(row.build, params, f"data key of {dataset}")
@@ -47,7 +47,7 @@ def parameters(dataset: str) -> dict:
     Where images have no size of their own, also the `size` to which they are brought when they are read.
     """
     row = find(dataset)
-    return builders.defaults(row.build) | ({"size": row.source.size} if row.source.size else {})
+    return builders.defaults(row.build) | ({"size": row.made_of.size} if row.made_of.size else {})
 
 
 def describe(dataset: str) -> dict:
@@ -55,7 +55,7 @@ def describe(dataset: str) -> dict:
 
     A source without pins is described by the files that are found, which are read; UsageError where there are none.
     """
-    source = find(dataset).source
+    source = find(dataset).made_of
     files = sources.digests(source)
     return {
         "dataset": dataset,

@@ -31,7 +31,7 @@ class Dataset:
 
     builder: (raw, seed, **parameters) -> Federation; of a dataset here "module.function" in `federations`; of a plugin
              that was found "module:name"
-    source:  that of its raw data; a source here may be given by its name
+    source:  that of its raw data: the name of one here, or one of a plugin's own
     shape:   that of one row by default
     summary: what a list says of it; by default the first line of the builder's documentation
     preset:  those of its parameters that have other defaults here
@@ -39,17 +39,20 @@ class Dataset:
     """
 
     builder: str | Callable[..., Federation]
-    source: Source
+    source: str | Source
     shape: tuple[int, ...]
     summary: str = ""
     preset: dict[str, Any] = field(default_factory=dict)
     numerics: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.source, str):
-            if self.source not in SOURCES:
-                raise unknown("source", self.source, SOURCES)
-            object.__setattr__(self, "source", SOURCES[self.source])
+        if isinstance(self.source, str) and self.source not in SOURCES:
+            raise unknown("source", self.source, SOURCES)
+
+    @property
+    def made_of(self) -> Source:
+        """The source itself."""
+        return SOURCES[self.source] if isinstance(self.source, str) else self.source
 
     @property
     def build(self) -> Callable[..., Federation]:
@@ -110,8 +113,8 @@ def source(name: str, what: str = "dataset") -> Source:
     if name in SOURCES:
         return SOURCES[name]
     if known(name):
-        return find(name).source
+        return find(name).made_of
     for row in discover()[0].values():
-        if row.source.name == name:
-            return row.source
+        if row.made_of.name == name:
+            return row.made_of
     raise unknown(what, name, {*DATASETS, *SOURCES})

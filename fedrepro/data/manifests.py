@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrepro import files
-from fedrepro.data import discover, find, sources
+from fedrepro.data import DATASETS, Dataset, find, sources
 from fedrepro.data import source as named
 from fedrepro.data.sources import SOURCES, Raw, Source
 from fedrepro.data.sources.files import contents, require
@@ -24,26 +25,25 @@ if TYPE_CHECKING:
 FOLDER = Path("data/manifests")
 
 
-def list_datasets() -> tuple[list[dict[str, str | None]], dict[str, str]]:
-    """One row per dataset: name, source, where, substitute, summary; and the plugins that are left out, with why.
+def list_datasets(rows: Mapping[str, Dataset] = DATASETS) -> list[dict[str, str | None]]:
+    """One row per dataset: name, source, where, substitute, summary.
 
     `where` is "embedded", "drawn" (without files), or "present: " or "missing: " and the folder; present data without
     pins are said to be so.
     Nothing is read: `verify` tells whether what is present is also right.
     """
-    rows, faults = discover()
     listed = []
     for name, row in rows.items():
-        source = row.source
+        source = row.made_of
         where = {"where": _where(source), "substitute": source.substitute}
         listed.append({"name": name, "source": source.name, **where, "summary": row.summary})
-    return listed, faults
+    return listed
 
 
 def described(name: str) -> dict[str, str]:
     """A dataset in words: its name, its source and where that is, what it stands in for, its shape, how it is made."""
     row = find(name)
-    source = row.source
+    source = row.made_of
     return {
         "dataset": f"{name}, {row.summary}",
         "source": f"{source.name}, {source.origin}",
@@ -103,7 +103,7 @@ def there(name: str) -> bool:
 
 def fetchable(name: str) -> bool:
     """Whether `fetch` can get a source's files where they are not there."""
-    return bool(SOURCES[name].torchvision) and not sources.lent()
+    return SOURCES[name].public and not sources.lent()
 
 
 def _where(source: Source) -> str:

@@ -28,7 +28,7 @@ TEST = re.compile(r"[\w.-]+")  # a name of a test, which is in the names of metr
 class Card(Strict):
     """The fields of a plugin's `Dataset` that need no import: a list shows them, and a plan needs them."""
 
-    source: Source
+    source: str | Source
     shape: tuple[PositiveInt, ...]
     summary: str
     preset: dict[str, Value]
@@ -48,19 +48,24 @@ def card(point: EntryPoint, row: Any) -> Card:
         parameters.check(row.builder, row.preset, "preset of it")
     except UsageError as error:
         raise UsageError(f"has a wrong preset: {error}") from error
-    fields = {name: getattr(row, name) for name in Card.model_fields} | {"source": asdict(row.source)}
+    fields = {name: getattr(row, name) for name in Card.model_fields}
+    if not isinstance(row.source, str):
+        fields["source"] = asdict(row.source)
+        _check_source(row.source)
     said = row.summary or (row.builder.__doc__ or "").strip().split("\n")[0]
     try:
         made = Card.model_validate_json(json.dumps(fields | {"summary": plain(said)}))
     except ValidationError as error:
         raise UsageError(f"is a wrong Dataset: {first_fault(error)}") from error
-    if made.source != SOURCES.get(made.source.name):
-        _check_source(made.source)
     return made
 
 
 def _check_source(source: Source) -> None:
-    """UsageError for a source of a plugin's own that has no usable name, path or reader."""
+    """UsageError for a source of a plugin's own with a field of another type, or no usable name or path."""
+    try:
+        TypeAdapter(Source).validate_json(json.dumps(asdict(source)))
+    except ValidationError as error:
+        raise UsageError(f"has a wrong Source: {first_fault(error)}") from error
     if not NAME.fullmatch(source.name):
         raise UsageError(f"has the source {source.name!r}, whose name is none: names have {NAMED}")
     if source.name in SOURCES:

@@ -38,7 +38,7 @@ class Found:
 
 def of(dataset: str, watch: Watch) -> Found:
     """The extractor of a dataset of images; UsageError where there is none."""
-    return find(data.find(dataset).source.name, watch.extractor)
+    return find(data.find(dataset).made_of.name, watch.extractor)
 
 
 def find(source: str, wanted: str = "auto") -> Found:

@@ -66,7 +66,7 @@ class Yardstick:
 def yardstick(dataset: str, watch: Watch, device: torch.device) -> Yardstick:
     """The yardstick of a dataset of images, which all methods on it share."""
     found = extractors.of(dataset, watch)
-    source = data.find(dataset).source.name
+    source = data.find(dataset).made_of.name
     return _yardstick(source, found, extractors.classifier(source), watch.judged, device, sources.CACHE.absolute())
 
 

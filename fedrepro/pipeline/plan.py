@@ -182,7 +182,7 @@ def _place(own: Paper, paper: Paper, run: str, config: RunConfig) -> Place:
 
 def _manifest(made: Plan, dataset: str) -> frozenset[str]:
     """The job that gets the images of a dataset and writes their manifest, unless that is there."""
-    source = data.find(dataset).source.name
+    source = data.find(dataset).made_of.name
     if paths.manifest(source).exists():
         return frozenset()
     return made.add(Job("fetch", (source,), f"fedrepro data fetch {source}"))
@@ -192,7 +192,7 @@ def _extractor(made: Plan, config: RunConfig) -> frozenset[str]:
     """The job that makes the network which judges what a run generates, where one does and it is not there."""
     if not samples(config).endswith(".png"):
         return frozenset()
-    source, wanted = data.find(config.dataset).source.name, config.watch.extractor
+    source, wanted = data.find(config.dataset).made_of.name, config.watch.extractor
     name = "inception" if wanted == "inception" else source
     if not _absent(name) or (wanted == "auto" and not _absent("inception")):
         return frozenset()

@@ -46,7 +46,7 @@ def test_the_identity_follows_the_file(file, tmp_path):
 
 def test_they_are_found_with_their_defaults():
     found = data.find("dimmed-digits")
-    assert (found.source.name, found.shape) == ("digits", (1, 28, 28))
+    assert (found.source, found.shape) == ("digits", (1, 28, 28))
     assert data.parameters("dimmed-digits") == {
         **{"n": 3, "partition": "iid", "labels_per_client": 2, "alpha": 0.5, "validation": 0.0},
         **{"brightness": (1.0, 0.75, 0.5), "test_brightness": 0.25},

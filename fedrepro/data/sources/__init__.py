@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro import downloads, plugins
-from fedrepro.data.sources import files
+from fedrepro.data.sources import files, hub
 from fedrepro.data.sources.catalogue import SOURCES, File, Raw, Source
 from fedrepro.data.sources.files import digests, files_of, fingerprint, held, listed, missing
 from fedrepro.downloads import CACHE, FOLDER_VARIABLE, folder, lent
@@ -28,13 +28,13 @@ __all__ = [
 
 
 def raw(source: Source) -> Raw:
-    """The source's data: downloaded if missing, verified once per process and folder, shared by its callers."""
+    """The source's data, verified once per process and folder, shared by its callers; small ones are downloaded."""
     return _raw(source, folder())
 
 
 @lru_cache(maxsize=4)
 def _raw(source: Source, root: Path) -> Raw:
-    return fetch(source) if missing(source, root) else read(source, root)
+    return fetch(source) if missing(source, root) and source.torchvision else read(source, root)
 
 
 def read(source: Source, root: Path) -> Raw:
@@ -72,8 +72,11 @@ def fetch(source: Source) -> Raw:
     try:
         return read(source, root)
     except UsageError:
-        if lent() or not source.torchvision:
+        if lent() or not source.public:
             raise
+    if source.hub:
+        hub.fetch(source, root)
+        return read(source, root)
     family = getattr(import_module("torchvision.datasets"), source.torchvision)  # slow to import, and seldom needed
     pins = {file.path: file for file in source.files}
     if hasattr(family, "mirrors"):

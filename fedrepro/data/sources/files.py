@@ -120,10 +120,11 @@ def require(source: Source, root: Path) -> None:
     where, address = f"{root}", "it has no public address"
     if lent():
         where = f"{FOLDER_VARIABLE} is {root}, which"
-    if source.torchvision:
+    if source.public:
         address = f"unset {FOLDER_VARIABLE} to download it" if lent() else f"run `fedrepro data fetch {source.name}`"
-    elif source.layout:
-        address = f"no copy of it is pinned, so put one into {source.name}/ ({source.layout})"
+    if source.layout:
+        copy = f"put a copy into {source.name}/ ({source.layout})"
+        address = f"{address}, {copy}" if source.public else copy
     raise UsageError(f"{where} {wrong}: {address}, {elsewhere(source)}.")
 
 
