@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
-from pydantic import PositiveInt, ValidationError
+from pydantic import PositiveInt, TypeAdapter, ValidationError
 
 from fedrepro import plugins
 from fedrepro.core import parameters
@@ -54,10 +54,9 @@ def card(point: EntryPoint, row: Any) -> Card:
         _check_source(row.source)
     said = row.summary or (row.builder.__doc__ or "").strip().split("\n")[0]
     try:
-        made = Card.model_validate_json(json.dumps(fields | {"summary": plain(said)}))
+        return Card.model_validate_json(json.dumps(fields | {"summary": plain(said)}))
     except ValidationError as error:
         raise UsageError(f"is a wrong Dataset: {first_fault(error)}") from error
-    return made
 
 
 def _check_source(source: Source) -> None:
