@@ -376,7 +376,8 @@ def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatc
 def test_what_is_about_papers_needs_them(folder, command):
     done = fedrepro(*command.split())
     assert done.code == 2
-    assert done.fault == "error: there is no papers/*/paper.toml here: change to the folder of the project."
+    ways = "change to the folder of the project, or make one by `fedrepro init`"
+    assert done.fault == f"error: there is no papers/*/paper.toml here: {ways}."
     assert list(folder.iterdir()) == []
 
 

@@ -77,7 +77,8 @@ def test_the_lock_satisfies(requirement):
     assert requirement.specifier.contains(locked()[canonicalize_name(requirement.name)])
 
 
-def test_torch_is_pinned_to_the_version_that_made_the_numbers():
+def test_the_lock_and_it_alone_pins_torch_to_the_version_that_made_the_numbers():
+    assert not [each for each in PROJECT["project"]["dependencies"] if "==" in each]
     assert (locked()["torch"], locked()["torchvision"]) == ("2.14.1", "0.29.1")
 
 

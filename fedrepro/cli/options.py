@@ -29,8 +29,8 @@ def readable(arguments: list[str]) -> list[str]:
 def place(text: str) -> Path:
     """A place for a file that is still to be written."""
     if not 0 < len(os.fsencode(text)) <= LONGEST or any(len(os.fsencode(part)) > 200 for part in Path(text).parts):
-        fault = f"has 1 to {LONGEST} letters, at most 200 in a name"
-        raise UsageError(f"--out cannot be {short(repr(text))}: a place {fault}.")
+        fault = f"it has 1 to {LONGEST} letters, at most 200 in a name"
+        raise UsageError(f"a place for files cannot be {short(repr(text))}: {fault}.")
     return Path(text)
 
 
