@@ -31,7 +31,7 @@ $(VENV)/.stamp: requirements.lock pyproject.toml
 	$(BIN)/pip install --no-deps --no-build-isolation -e .
 	touch $@
 
-repro: setup ## bring results up to date, write the page, compare with the papers
+repro: setup ## bring results up to date, write the page, compare with papers
 	$(BIN)/dvc repro
 	$(BIN)/fedrepro report
 	$(BIN)/fedrepro show table flgames-2022 table1
@@ -62,9 +62,10 @@ smoke: setup ## the whole pipeline from nothing, on embedded data, in minutes
 bench: setup ## measure the workloads of benchmarks/
 	for workload in W1 W2 W3 W4; do $(BIN)/fedrepro bench $$workload; done
 
+# Versions that are locked already stay; `make lock UPGRADE=torch` takes the newest one of that package.
 lock: setup ## renew requirements.lock after a change of pyproject.toml
 	$(BIN)/pip install uv
-	echo setuptools | $(BIN)/uv pip compile pyproject.toml - --extra test --output-file requirements.lock \
+	echo setuptools | $(BIN)/uv pip compile pyproject.toml - --extra test --output-file requirements.lock $(UPGRADE:%=--upgrade-package=%) \
 	  --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
@@ -78,6 +79,6 @@ readme: ## copy rendered tables and summaries into README.md and docs/
 	done
 	rm README.md.old docs/what-reproduces.md.old
 
-clean: ## remove what is cheap to make again (no results, data, .venv)
+clean: ## remove what is cheap to make again (no results, data)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -335,6 +335,7 @@ def test_a_spec_that_is_wrong_is_named_with_its_place(folder):
     refused(fedrepro("show", "papers"), 2, f"papers/{PAPER}/paper.toml", "rouns: there is no such key")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

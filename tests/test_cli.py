@@ -83,7 +83,7 @@ def test_every_command_and_option_has_help(path, command):
 def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
         *((name,) for name in ("train", "run", "tune", "extractor", "evaluate", "report", "check")),
-        *((name,) for name in ("bench", "doctor")),
+        *((name,) for name in ("bench", "doctor", "init")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
         *(("show", name) for name in ("method", "methods", "dataset", "datasets", "papers", "tables", "runs")),
         *(("show", name) for name in ("table", "claims")),

@@ -29,6 +29,13 @@ from fedrepro.results.evaluate import read
 ONLY_PARSED = {
     "make repro": "sets up an environment; tests/test_project.py has its steps",
     "make test": "runs these tests",
+    "make quick": "runs some of these tests",
+    "make setup": "sets up an environment",
+    "make lock UPGRADE=torch": "needs the network",
+    "uv venv .venv": "uv is not in the environment",
+    "uv pip sync requirements.lock": "uv is not in the environment",
+    "uv pip install --no-deps --no-build-isolation -e .": "uv is not in the environment",
+    "pre-commit install": "pre-commit is not in the environment",
     "make smoke": "takes minutes; tests/test_pipeline.py does the same",
     "source .venv/bin/activate": "is the shell's",
     "export FEDREPRO_DATA_DIR=~/datasets": "is the shell's",
