@@ -18,8 +18,8 @@ from fedrepro.data.sources.catalogue import File, Source
 from fedrepro.data.sources.files import check, elsewhere
 from fedrepro.errors import UsageError
 from fedrepro.records.config import Strict, first_fault
+from fedrepro.records.paths import HUB_LOCK as LOCK
 
-LOCK = Path("data/hub.lock")
 ADDRESS, ADDRESS_VARIABLE = "https://huggingface.co", "HF_ENDPOINT"  # the variable of Hugging Face's own tools
 COMMIT, SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 TABLE = re.compile(r"(?:[\w-]+/)*[\w-]+\.parquet", re.ASCII)
