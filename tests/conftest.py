@@ -2,12 +2,13 @@
 
 import copy
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from fedrepro import methods
+from fedrepro import methods, plugins
 from fedrepro.core import trees
 from fedrepro.core.types import Task
 from fedrepro.data import Federation
@@ -60,6 +61,16 @@ def pytest_collection_modifyitems(config, items):
         chosen = set(firsts.values())
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = firsts.values()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_installed(tmp_path_factory):
+    """Plugins are found that a test puts into a folder of its own, and none that happen to be installed."""
+    base, found = tmp_path_factory.getbasetemp(), plugins.entry_points
+    own = lambda point: Path(point.dist.locate_file("")).resolve().is_relative_to(base)  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugins, "entry_points", lambda group: [point for point in found(group=group) if own(point)])
+        yield
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join([variant[0], *variant[1].values()]))
