@@ -285,6 +285,7 @@ def test_the_search_says_what_it_chose_and_enters_it(folder):
     assert f"lr 0.01: the best train accuracy of a search on a seed of its own, see papers/{PAPER}/tuned.json." in shown
 
 
+@pytest.mark.slow
 def test_run_says_what_is_recorded_and_trains_the_rest(inside, tmp_path, monkeypatch):
     assert fedrepro("run").out == fedrepro("run", PAPER, "--dry-run").out == "2 runs planned, 2 recorded, 0 to train\n"
     for name in ("papers", "params.yaml"):

@@ -46,6 +46,7 @@ def keys(x: torch.Tensor) -> list[bytes]:
 # Rotated MNIST
 
 
+@pytest.mark.slow
 @real
 def test_rotated_mnist_has_the_papers_sizes():
     federation = data.load("rotated-mnist", 0, {})

@@ -179,6 +179,7 @@ def test_a_damaged_list_of_plugins_leaves_the_methods_built_in(plugin, content):
     assert [fault for fault in faults.values() if "no plugin can be found" in fault]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -206,6 +207,7 @@ def test_a_plugin_whose_types_cannot_be_read_is_named(plugin):
         methods.build("bare", TASK, {})
 
 
+@pytest.mark.slow
 def test_a_plugin_is_trained(plugin):
     config = RunConfig(method="bare", dataset="digits", rounds=4, hyper={"lr": 0.5}, watch={"samples": 100})
     record = runs.execute(config, runs.Place(Path("runs/bare")), device="cpu")

@@ -362,6 +362,7 @@ def whole():
     return Page(built(ROOT))
 
 
+@pytest.mark.slow
 def test_the_whole_page_has_every_published_number_as_the_tables_have_it(whole):
     for paper in load_papers(ROOT):
         assert all(agrees(whole, ROOT, paper.name, table) for table in paper.spec.tables)
