@@ -15,7 +15,7 @@ SMOKE := build/smoke
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup repro test smoke bench lock readme clean
+.PHONY: help setup repro test quick smoke bench lock readme clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
@@ -31,7 +31,7 @@ $(VENV)/.stamp: requirements.lock pyproject.toml
 	$(BIN)/pip install --no-deps --no-build-isolation -e .
 	touch $@
 
-repro: setup ## bring all results up to date, write the report page, compare with the published numbers
+repro: setup ## bring results up to date, write the page, compare with papers
 	$(BIN)/dvc repro
 	$(BIN)/fedrepro report
 	$(BIN)/fedrepro show table flgames-2022 table1
@@ -41,9 +41,14 @@ test: setup ## lint, run the tests
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
+# tests/conftest.py chooses: a new test is in unless it is marked slow, so there is no list to keep.
+quick: setup ## lint; first case of each test not marked slow; under 90 s
+	$(BIN)/ruff check .
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --quick --durations 5
+
 # A copy of the sources without any result, budget `smoke`, no data folder: the whole pipeline from nothing.
 # The copy comes first on PYTHONPATH, so that it runs its own sources and not those of this folder.
-smoke: setup ## run the whole pipeline from nothing in build/smoke, in minutes, without network or data
+smoke: setup ## the whole pipeline from nothing, on embedded data, in minutes
 	rm -rf $(SMOKE)
 	mkdir -p $(SMOKE)
 	git ls-files --cached --others --exclude-standard -- . ':!runs' ':!studies' ':!reports' ':!*dvc.lock' \
@@ -57,9 +62,10 @@ smoke: setup ## run the whole pipeline from nothing in build/smoke, in minutes, 
 bench: setup ## measure the workloads of benchmarks/
 	for workload in W1 W2 W3 W4; do $(BIN)/fedrepro bench $$workload; done
 
-lock: setup ## renew requirements.lock after a change of pyproject.toml (needs the network)
+# Versions that are locked already stay; `make lock UPGRADE=torch` takes the newest one of that package.
+lock: setup ## renew requirements.lock after a change of pyproject.toml
 	$(BIN)/pip install uv
-	echo setuptools | $(BIN)/uv pip compile pyproject.toml - --extra test --output-file requirements.lock \
+	echo setuptools | $(BIN)/uv pip compile pyproject.toml - --extra test --output-file requirements.lock $(UPGRADE:%=--upgrade-package=%) \
 	  --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
@@ -75,6 +81,6 @@ readme: setup ## copy the rendered tables and summaries into README.md and docs/
 	done
 	rm README.md.old docs/what-reproduces.md.old
 
-clean: ## remove what is cheap to make again (not .venv, checkpoints, data, results)
+clean: ## remove what is cheap to make again (no results, data)
 	rm -rf build .pytest_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

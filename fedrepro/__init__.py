@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-PLUGINS = "fedrepro.methods"  # the entry points by which a package adds a method
-__all__ = ["PLUGINS", "__version__", "cells", "compare", "load", "track", "train"]
+__all__ = ["__version__", "cells", "compare", "load", "track", "train"]
 
 
 def __getattr__(name: str) -> Any:

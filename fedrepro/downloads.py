@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 from fedrepro.errors import UsageError
@@ -51,14 +53,26 @@ def _content(path: str, urls: Sequence[str], check: Callable[[str, bytes], objec
     answers = []
     for url in urls:
         try:
-            with urlopen(Request(url, headers={"User-Agent": "fedrepro"}), timeout=SILENCE) as answer:
-                content = answer.read()
+            content = _answer(url)
             content = gzip.decompress(content) if url.endswith(".gz") and not path.endswith(".gz") else content
             check(path, content)
             return content
         except FAILURES as error:
             answers.append(f"{url}: {_reason(error)}")
     raise OSError("; ".join(answers))
+
+
+def json_of(url: str, what: str, advice: str) -> Any:
+    """What an address answers in JSON; UsageError, as of `download`, where it does not."""
+    try:
+        return json.loads(_answer(url))
+    except (*FAILURES, ValueError) as error:
+        raise UsageError(f"{what} could not be downloaded ({url}: {_reason(error)}): {advice}.") from error
+
+
+def _answer(url: str) -> bytes:
+    with urlopen(Request(url, headers={"User-Agent": "fedrepro"}), timeout=SILENCE) as answer:
+        return answer.read()
 
 
 def _reason(error: Exception) -> str:

@@ -2,12 +2,13 @@
 
 import copy
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from fedrepro import methods
+from fedrepro import methods, plugins
 from fedrepro.core import trees
 from fedrepro.core.types import Task
 from fedrepro.data import Federation
@@ -25,7 +26,7 @@ HYPER = {"batch": 4, "hidden": 6, "lr": 0.02, "phi_lr": 0.02, "net": "mlp", "opt
 
 VARIANTS = [
     (name, {"order": order} if order else {})
-    for name, row in methods.discover()[0].items()
+    for name, row in methods.REGISTRY.items()  # and not those of packages that happen to be installed
     if not row.generates  # tests/test_gans.py has those
     for order in (games.ORDERS if "order" in row.hyper else (None,))
 ]
@@ -45,9 +46,31 @@ GANS = {  # label -> (name, hyper)
 }
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="the first case of each test that is not marked slow")
+
+
+def pytest_collection_modifyitems(config, items):
     """Slow ones first: where workers share the files, none begins them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    if config.getoption("--quick"):
+        firsts = {}  # a function -> its first case
+        for item in items:
+            if item.get_closest_marker("slow") is None:
+                firsts.setdefault(item.nodeid.partition("[")[0], item)
+        chosen = set(firsts.values())
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = firsts.values()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_installed(tmp_path_factory):
+    """Plugins are found that a test puts into a folder of its own, and none that happen to be installed."""
+    base, found = tmp_path_factory.getbasetemp(), plugins.entry_points
+    own = lambda point: Path(point.dist.locate_file("")).resolve().is_relative_to(base)  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugins, "entry_points", lambda group: [point for point in found(group=group) if own(point)])
+        yield
 
 
 @pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join([variant[0], *variant[1].values()]))

@@ -24,10 +24,10 @@ from fedrepro.papers.load import load_paper
 from fedrepro.pipeline import request, run
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("README.md", "docs/**/*.md", "papers/*/PROTOCOL.md", "examples/*/README.md")
+PLACES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "papers/*/PROTOCOL.md", "examples/*/README.md")
 PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
 LANGUAGES = {"sh", "text", "python", "toml", "yaml", "csv"}
-TYPED = ("fedrepro", "dvc", "make", "pip", "pytest", "git", "python", "source", "export")
+TYPED = ("fedrepro", "dvc", "make", "pip", "uv", "pre-commit", "pytest", "git", "python", "source", "export")
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.M)
 # What a page may write for a name that the reader chooses, and a name to try it with.
 PLACEHOLDERS = {"P": "flgames-2022", "PAPER": "flgames-2022", "R": "colored-mnist-f-irm-parallel", "TABLE": "table1"}
@@ -82,8 +82,10 @@ def parse(command: str) -> None:
         _dvc(words[1:])
     elif kind == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
-        assert set(words[1:]) <= set(targets), command
-    elif kind in ("pytest", "pip", "python"):
+        assert {word for word in words[1:] if "=" not in word} <= set(targets), command
+    elif kind in ("pytest", "pip", "uv", "pre-commit", "python"):
+        files = [word for word in words[1:] if word.endswith((".lock", ".txt"))]
+        assert all((ROOT / word).exists() for word in files), command
         assert all((ROOT / word).exists() for word in words[1:] if "/" in word), command
     else:
         assert command in ("source .venv/bin/activate", "export FEDREPRO_DATA_DIR=~/datasets"), command

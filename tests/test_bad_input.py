@@ -306,6 +306,7 @@ def interrupt():
     return said, int(re.search(r"\nstopped after round (\d+); the same command goes on from there\.\n\Z", said)[1])
 
 
+@pytest.mark.slow
 def test_sigint_saves_the_last_round_and_the_same_command_goes_on():
     _, first = interrupt()
     said, second = interrupt()
@@ -334,6 +335,7 @@ def test_a_spec_that_is_wrong_is_named_with_its_place(folder):
     refused(fedrepro("show", "papers"), 2, f"papers/{PAPER}/paper.toml", "rouns: there is no such key")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

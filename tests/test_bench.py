@@ -17,6 +17,8 @@ from fedrepro.core import trees
 from fedrepro.data import sources
 from fedrepro.data.draws import Feeder
 
+pytestmark = pytest.mark.slow
+
 REPO = Path(__file__).parents[1]
 CPU = torch.device("cpu")
 KEYS = ["workload", "contestant", "round_s", "wall_s", "accuracy", "peak_rss_mb", "precision", "device"]

@@ -84,7 +84,7 @@ def test_every_command_and_option_has_help(path, command):
 def test_the_commands_are_those_of_the_design():
     assert {path for path, _ in leaves()} == {
         *((name,) for name in ("train", "run", "tune", "extractor", "evaluate", "report", "check")),
-        *((name,) for name in ("bench", "doctor", "test", "compare", "plot", "export")),
+        *((name,) for name in ("bench", "doctor", "init", "test", "compare", "plot", "export")),
         *(("data", name) for name in ("list", "fetch", "verify", "show")),
         *(("show", name) for name in ("method", "methods", "dataset", "datasets", "papers", "tables", "runs")),
         *(("show", name) for name in ("table", "claims")),
@@ -286,6 +286,7 @@ def test_the_search_says_what_it_chose_and_enters_it(folder):
     assert f"lr 0.01: the best train accuracy of a search on a seed of its own, see papers/{PAPER}/tuned.json." in shown
 
 
+@pytest.mark.slow
 def test_run_says_what_is_recorded_and_trains_the_rest(inside, tmp_path, monkeypatch):
     assert fedrepro("run").out == fedrepro("run", PAPER, "--dry-run").out == "2 runs planned, 2 recorded, 0 to train\n"
     for name in ("papers", "params.yaml"):
@@ -381,7 +382,8 @@ def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatc
 def test_what_is_about_papers_needs_them(folder, command):
     done = fedrepro(*command.split())
     assert done.code == 2
-    assert done.fault == "error: there is no papers/*/paper.toml here: change to the folder of the project."
+    ways = "change to the folder of the project, or make one by `fedrepro init`"
+    assert done.fault == f"error: there is no papers/*/paper.toml here: {ways}."
     assert list(folder.iterdir()) == []
 
 

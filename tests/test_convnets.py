@@ -133,6 +133,7 @@ def test_nothing_but_its_own_numbers_is_written():
         assert torch.equal(found, torch.cat(single))
 
 
+@pytest.mark.slow
 def test_the_loops_leave_torch_its_number_of_threads():
     count = "import torch; torch.set_num_threads(1); from fedrepro.nets import loops; print(torch.get_num_threads())"
     assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "1\n"

@@ -46,6 +46,7 @@ def keys(x: torch.Tensor) -> list[bytes]:
 # Rotated MNIST
 
 
+@pytest.mark.slow
 @real
 def test_rotated_mnist_has_the_papers_sizes():
     federation = data.load("rotated-mnist", 0, {})
@@ -413,7 +414,7 @@ def test_missing_pictures_say_where_to_put_them(tmp_path, monkeypatch):
             refusal(call, f"FEDREPRO_DATA_DIR is {tmp_path}, which has no", *layouts)
     refusal(lambda: data.load("pacs-112px", 0, {}), "has no pacs-112px/train.parquet", "holds pacs-112px")
     monkeypatch.delenv(sources.FOLDER_VARIABLE)
-    refusal(lambda: data.load("pacs", 0, {}), "no copy of it is pinned", "put one into pacs/", "set FEDREPRO_DATA_DIR")
+    refusal(lambda: data.load("pacs", 0, {}), "data fetch pacs`", "put a copy into pacs/", "set FEDREPRO_DATA_DIR")
     refusal(lambda: data.load("pacs-112px", 0, {}), "no public address")
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from PIL import Image
+from servers import forbid
 
 from fedrepro import data
 from fedrepro.data import manifests, sheet, sources
@@ -247,11 +248,12 @@ def test_missing_data_say_what_is_looked_for_and_where(tmp_path, monkeypatch):
     assert where.startswith("missing: ")
 
 
-def test_without_a_folder_there_is_no_download(tmp_path, monkeypatch):
+def test_it_is_not_downloaded_unless_it_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(sources.FOLDER_VARIABLE, raising=False)
-    for call in (lambda: data.load("femnist", 0, {}), lambda: manifests.fetch("femnist")):
-        refusal(call, "no public address", "set FEDREPRO_DATA_DIR to a folder that holds femnist")
+    forbid(monkeypatch)
+    for call in (lambda: data.load("femnist", 0, {}), lambda: data.describe("femnist")):
+        refusal(call, "run `fedrepro data fetch femnist`", "set FEDREPRO_DATA_DIR to a folder that holds femnist")
 
 
 GOOD = {"user_data": {"a": {"x": [[0.5] * 784] * 3, "y": [1, 2, 40]}}}

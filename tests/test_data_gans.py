@@ -412,8 +412,8 @@ def test_missing_cinic_says_where_to_put_it(tmp_path, monkeypatch):
     monkeypatch.delenv(sources.FOLDER_VARIABLE)
     refusal(
         lambda: data.load("gan-cinic10", 0, {}),
-        "no copy of it is pinned",
-        "put one into cinic-10/ (its folders train, valid and test",
+        "run `fedrepro data fetch cinic-10`",
+        "put a copy into cinic-10/ (its folders train, valid and test",
         "set FEDREPRO_DATA_DIR",
     )
 

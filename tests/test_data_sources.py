@@ -605,7 +605,7 @@ from fedrepro import data
 for name, row in data.DATASETS.items():
     if data.sources.SOURCES[row.source].pinned:
         assert data.describe(name)["dataset"] == name
-    assert row.numerics >= 1 and row.summary
+    assert data.numerics(name) >= 1 and row.summary
 assert len(data.manifests.list_datasets()) == len(data.DATASETS)
 assert "torch" not in sys.modules
 data.parameters("digits")

@@ -322,6 +322,7 @@ def test_panels_of_many_labels_are_small_and_beside_each_other(tmp_path, monkeyp
     assert looks == [sheet.MANY] * 5 + [sheet.FEW] * 4 + [replace(sheet.FEW, rows=1)]
 
 
+@pytest.mark.slow
 def test_a_sheet_has_few_colours_so_that_its_file_is_small(tmp_path):
     with Image.open(sheet.show("fedcmnist-digits", tmp_path / "a.png", params={"partition": "iid"})) as picture:
         assert len(picture.convert("RGB").getcolors()) <= sheet.COLOURS

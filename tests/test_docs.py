@@ -4,10 +4,12 @@ say of results is what the results say."""
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import types
 
 import commands
@@ -16,9 +18,9 @@ import pytest
 import torch
 from printed import PAGES, ROOT
 
-from fedrepro import data, methods
+from fedrepro import methods
 from fedrepro.core.types import Report, Task
-from fedrepro.data import DATASETS, NUMERICS, federations
+from fedrepro.data import DATASETS, catalogue
 from fedrepro.papers.load import load_papers, papers
 from fedrepro.records import paths
 from fedrepro.results import claims
@@ -28,6 +30,13 @@ from fedrepro.results.evaluate import read
 ONLY_PARSED = {
     "make repro": "sets up an environment; tests/test_project.py has its steps",
     "make test": "runs these tests",
+    "make quick": "runs some of these tests",
+    "make setup": "sets up an environment",
+    "make lock UPGRADE=torch": "needs the network",
+    "uv venv .venv": "uv is not in the environment",
+    "uv pip sync requirements.lock": "uv is not in the environment",
+    "uv pip install --no-deps --no-build-isolation -e .": "uv is not in the environment",
+    "pre-commit install": "pre-commit is not in the environment",
     "make smoke": "takes minutes; tests/test_pipeline.py does the same",
     "source .venv/bin/activate": "is the shell's",
     "export FEDREPRO_DATA_DIR=~/datasets": "is the shell's",
@@ -42,7 +51,7 @@ ONLY_PARSED = {
     "fedrepro train --paper flgames-2022 --run colored-mnist-fedavg --out build/one-number": "needs MNIST and minutes",
 }
 # Pages that build up a project of their own, in an empty folder: everything on them is run.
-OWN = ("docs/add-a-paper.md", "docs/add-a-dataset.md")
+OWN = ("docs/add-a-paper.md",)
 LEFT = {  # page -> files that its commands must have left behind
     "docs/quickstart.md": ["build/one-number-smoke/record.json"],
     "docs/add-a-dataset.md": ["build/dimmed-digits.png"],
@@ -82,11 +91,14 @@ def test_the_list_of_what_is_only_parsed_has_nothing_else():
 
 @pytest.fixture
 def plugins(monkeypatch):
-    """The examples' methods, as if they were installed."""
-    for file in ROOT.glob("examples/*/*.py"):
-        module = types.ModuleType(file.stem)
-        exec(compile(file.read_text(), file, "exec"), module.__dict__)
-        monkeypatch.setitem(methods.REGISTRY, file.stem, module.row)
+    """The examples' methods and datasets, as if they were installed."""
+    taken = {"fedrepro.methods": methods.REGISTRY, "fedrepro.datasets": DATASETS}
+    for file in ROOT.glob("examples/*/pyproject.toml"):
+        for group, names in tomllib.loads(file.read_text())["project"]["entry-points"].items():
+            for name, value in names.items():
+                module, _, attribute = value.partition(":")
+                found = runpy.run_path(file.parent / f"{module}.py")[attribute]
+                monkeypatch.setitem(taken[group], name, found)
 
 
 # Running what the pages print
@@ -96,10 +108,6 @@ def plugins(monkeypatch):
 def reader(tmp_path, monkeypatch):
     """reader(page): what a reader does who types all of a page's commands, one after another."""
     monkeypatch.delenv("FEDREPRO_DATA_DIR", raising=False)
-    places = [*federations.__path__, str(tmp_path / "fedrepro/data/federations")]
-    monkeypatch.setattr(federations, "__path__", places)
-    known = dict(DATASETS)
-    monkeypatch.setattr(data.catalogue, "NUMERICS", dict(NUMERICS))
     monkeypatch.chdir(tmp_path)
 
     def follow(page):
@@ -108,19 +116,21 @@ def reader(tmp_path, monkeypatch):
         for fence in printed.fences(page):
             if fence.file:
                 shown(fence, tmp_path)
-            elif "\nbuilder = " in fence.text:
-                register(fence.text)
             for command in fence.commands:
                 if command not in only_parsed(page):
                     typed(command, tmp_path, monkeypatch)
 
     yield follow
-    DATASETS.clear()
-    DATASETS.update(known)
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
+    forget()
+
+
+def forget():
+    """Look for plugins again."""
     methods.find.cache_clear()
+    catalogue._plugged.cache_clear()
 
 
 def copy(folder):
@@ -143,13 +153,6 @@ def shown(fence, folder):
         file.write(fence.text)
 
 
-def register(table):
-    """Add a page's table to the datasets, and its module to those of builders."""
-    added = data.catalogue.datasets(table)
-    DATASETS.update(added)
-    data.catalogue.NUMERICS.update({row.builder.partition(".")[0]: 1 for row in added.values()})
-
-
 def typed(command, folder, monkeypatch):
     """Run one command as it is printed."""
     words = shlex.split(command)
@@ -163,7 +166,7 @@ def typed(command, folder, monkeypatch):
         done = subprocess.run([sys.executable, "-m", *words], env=env, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         monkeypatch.syspath_prepend(site)
-        methods.find.cache_clear()
+        forget()
 
 
 @pytest.mark.slow

@@ -85,6 +85,7 @@ app.main(["doctor"])
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_written_so_that_a_read_only_folder_is_examined_too(checkpoints, folder):
     for lock in checkpoints.parent.glob("*.lock"):
         lock.unlink()
@@ -218,6 +219,7 @@ def test_damaged_data_are_wrong():
     assert (state, "has 5 bytes instead of 47,040,016" in text) == ("wrong", True)
 
 
+@pytest.mark.slow
 def test_the_planned_runs(folder):
     assert found(doctor.planned)["papers"][0] == "note"
     commands.paper(folder)

@@ -85,6 +85,7 @@ def test_writing_and_reading_loses_nothing(toy):
     assert found.faults == again.faults == {}
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # a shared machine may pause
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), st.floats(allow_nan=False) | st.just(math.nan))
 def test_any_text_and_number_survive_the_file(text, number):

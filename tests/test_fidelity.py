@@ -281,6 +281,7 @@ assert "torch" not in sys.modules
     assert done.stdout == f"{extractors.find('digits').sha256} digits_cnn\n"
 
 
+@pytest.mark.slow
 def test_its_features_are_those_of_the_library_and_grey_is_three_equal_channels(inside, monkeypatch):
     made = inception._inception_v3(num_classes=1008, aux_logits=False, weights=None)
     for name in ("5b", "5c", "5d"):

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fedrepro"
 FLOORS = (
     ("errors", "files", "downloads"),
-    *(("core",), ("records",), ("nets",), ("data",), ("judges",), ("methods",), ("papers",)),
+    *(("core",), ("records",), ("plugins",), ("nets",), ("data",), ("judges",), ("methods",), ("papers",)),
     *(("training",), ("pipeline",), ("results",), ("report",), ("cli", "api")),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -485,6 +485,7 @@ def pages():
     return {name: Page(text) for name, text in built(ROOT).items()}
 
 
+@pytest.mark.slow
 def test_the_whole_page_has_every_published_number_as_the_tables_have_it(whole):
     for paper in load_papers(ROOT):
         assert all(agrees(whole, ROOT, paper.name, table) for table in paper.spec.tables)

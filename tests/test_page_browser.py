@@ -16,6 +16,8 @@ from fedrepro.records.config import RunConfig
 from fedrepro.report import plots
 from fedrepro.results import evaluate
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SIZES = {"wide": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}

@@ -124,6 +124,7 @@ def test_few_clients_may_have_all_labels():
 # shards
 
 
+@pytest.mark.slow
 @given(st.sampled_from([1, 2, 3, 5]), st.integers(5, 50), SEEDS)
 @quick
 def test_shards_are_of_one_label_and_of_about_equal_size(per_client, n, seed):

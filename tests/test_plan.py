@@ -188,6 +188,7 @@ def test_dry_run_lists_the_commands_in_order_and_does_nothing(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["papers", "params.yaml"]
 
 
+@pytest.mark.slow
 def test_the_estimate_is_the_sum_of_seconds_by_the_jobs(project, monkeypatch):  # noqa: F811
     monkeypatch.setitem(methods.NUMERICS, "games", methods.NUMERICS["games"] + 1)
     made = plan([load_paper("flgames-2022")])

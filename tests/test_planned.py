@@ -44,6 +44,7 @@ def test_every_committed_record_is_current(project):
     assert stale() == set()
 
 
+@pytest.mark.slow
 def test_a_changed_learning_rate_makes_its_runs_stale_and_no_other(project):
     edit('method = "v-rex"', 'method = "v-rex"\nhyper = { lr = 0.123 }', "fedaug-2022")
     found = stale()
@@ -52,6 +53,7 @@ def test_a_changed_learning_rate_makes_its_runs_stale_and_no_other(project):
     assert found
 
 
+@pytest.mark.slow
 def test_raised_numerics_of_a_family_make_its_runs_stale_and_no_other(project, monkeypatch):
     monkeypatch.setitem(methods.NUMERICS, "games", methods.NUMERICS["games"] + 1)
     found = stale()
@@ -61,11 +63,13 @@ def test_raised_numerics_of_a_family_make_its_runs_stale_and_no_other(project, m
     assert len(found) > 50
 
 
+@pytest.mark.slow
 def test_raised_numerics_of_a_kind_of_data_make_its_runs_stale_and_no_other(project, monkeypatch):
     monkeypatch.setitem(data.NUMERICS, "palettes", data.NUMERICS["palettes"] + 1)
     assert {run.split("-")[0] for run in stale()} == {"fedcmnist"}
 
 
+@pytest.mark.slow
 def test_raised_numerics_of_the_engine_make_all_runs_stale(project, monkeypatch):
     monkeypatch.setattr(identity, "ENGINE", identity.ENGINE + 1)
     assert len(stale()) == len(pipeline.planned(load_papers()))

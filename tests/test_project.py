@@ -82,7 +82,8 @@ def test_the_lock_satisfies(requirement):
     assert requirement.specifier.contains(locked()[canonicalize_name(requirement.name)])
 
 
-def test_torch_is_pinned_to_the_version_that_made_the_numbers():
+def test_the_lock_and_it_alone_pins_torch_to_the_version_that_made_the_numbers():
+    assert not [each for each in PROJECT["project"]["dependencies"] if "==" in each]
     assert (locked()["torch"], locked()["torchvision"]) == ("2.14.1", "0.29.1")
 
 
@@ -162,12 +163,29 @@ def recipe(target: str, *variables: str) -> str:
     [
         ("repro", ["dvc repro", "fedrepro report", "show table flgames-2022 table1", "fedrepro check"]),
         ("test", ["ruff check", "pytest"]),
+        ("quick", ["ruff check", "pytest", "--quick"]),
         ("smoke", ["git ls-files", "dvc repro", "fedrepro report", "show table flgames-2022 table1"]),
         ("bench", ["fedrepro bench"]),
     ],
 )
 def test_a_target_does_its_steps_in_order(target, steps):
     assert re.search(".*".join(map(re.escape, steps)), recipe(target), re.S)
+
+
+def test_every_target_has_its_line_of_help():
+    lines = run("make", "help").stdout.splitlines()
+    assert {line.split()[1] for line in lines} == targets()
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.slow
+def test_the_quick_tests_are_the_first_case_of_each_that_is_not_slow():
+    listed = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "tests/test_plugins.py"]
+    every, chosen = (run(*listed, *more).stdout.splitlines() for more in ((), ("--quick",)))
+    functions = lambda lines: [line.partition("[")[0] for line in lines if "::" in line]  # noqa: E731
+    slow = {"tests/test_plugins.py::test_methods_are_listed_in_time_whatever_plugins_do"}
+    assert sorted(functions(chosen)) == sorted(set(functions(every)) - slow)
+    assert len(every) > 2 * len(chosen)
 
 
 @pytest.mark.parametrize("newer", ["requirements.lock", "pyproject.toml", None])
@@ -191,6 +209,12 @@ def test_a_python_that_does_not_start_is_passed_over(tmp_path):
     works = script(tmp_path / "bin/python3", 'test "$1" = -c')
     done = run("make", "--dry-run", "setup", f"VENV={tmp_path / 'venv'}", PATH=f"{works.parent}:{os.environ['PATH']}")
     assert "'python3' -m venv" in done.stdout
+
+
+@pytest.mark.parametrize(("asked", "upgraded"), [((), []), (("UPGRADE=torch torchvision",), ["torch", "torchvision"])])
+def test_the_lock_moves_only_what_is_asked_for(asked, upgraded):
+    assert re.findall(r"--upgrade-package=(\S+)", recipe("lock", *asked)) == upgraded
+    assert "--upgrade " not in recipe("lock", *asked)
 
 
 def test_smoke_switches_every_paper_to_the_smoke_budget(tmp_path):
@@ -265,11 +289,54 @@ def test_the_workflow_does_the_same_publishes_the_page_and_checks_the_results():
     steps = workflow["jobs"]["test"]["steps"]
     done = [step.get("run") or step["uses"].partition("@")[0] for step in steps]
     given = {step["uses"].partition("@")[0]: step["with"] for step in steps if "with" in step}
-    own = [".ci/run", "make smoke", ".venv/bin/fedrepro report", "actions/upload-artifact", ".venv/bin/fedrepro check"]
+    own = [
+        ".ci/run",
+        "make smoke",
+        ".venv/bin/fedrepro report --single-file",
+        "actions/upload-artifact",
+        ".venv/bin/fedrepro check",
+    ]
     assert done == ["actions/checkout", "actions/setup-python", *own]
-    assert given["actions/setup-python"] == {"python-version": "3.11"}
-    assert given["actions/upload-artifact"]["path"] == "reports/index.html"
+    assert given["actions/setup-python"] == {"python-version": "${{ matrix.python }}"}
+    assert workflow["jobs"]["test"]["strategy"]["matrix"] == {"python": ["3.11", "3.12", "3.13"]}
+    assert PROJECT["project"]["requires-python"] == ">=3.11"
+    (tests,) = (step for step in steps if step.get("run") == ".ci/run")
+    assert tests["env"] == {"PYTHON": "python${{ matrix.python }}"}  # of which make sets up the environment
+    assert given["actions/upload-artifact"]["path"] == "reports/fedrepro.html"
     assert {command.split()[1] for command in own if command.startswith("make ")} <= targets()
+
+
+# For who contributes, cites, or runs it elsewhere
+
+
+def test_the_citation_is_of_this_package():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors", "license", "version"} <= cited.keys()
+    assert (cited["cff-version"], cited["license"]) == ("1.2.0", PROJECT["project"]["license"])
+    assert cited["version"] == metadata.version("fedrepro")
+
+
+def test_commits_are_checked_by_the_ruff_that_the_tests_are():
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repo["repo"] == "local"  # nothing of another version is downloaded
+    assert [hook["entry"] for hook in repo["hooks"]] == [".venv/bin/ruff check --fix", ".venv/bin/ruff format"]
+
+
+def test_the_image_is_built_of_the_lock_and_of_files_that_are_there():
+    text = (ROOT / "Dockerfile").read_text()
+    copied = [word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()]
+    assert copied == ["requirements.lock", "."]
+    assert "--require-hashes -r requirements.lock" in text
+    assert re.search(r"^FROM python:(.*)-slim$", text, re.M)[1] in ("3.11", "3.12", "3.13")
+    assert {".venv", ".git", "build", "data/cache"} <= set((ROOT / ".dockerignore").read_text().split())
+
+
+def test_the_changelog_has_the_form_of_keep_a_changelog():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    heads = re.findall(r"^### (.*)$", text, re.M)
+    assert "## [Unreleased]" in text
+    assert set(heads) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"`make ([a-z]+)", text)) <= targets()
 
 
 # What git and DVC leave alone, and what no file may name

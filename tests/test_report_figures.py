@@ -63,6 +63,7 @@ def test_a_run_whose_seeds_all_diverged_is_said_and_not_drawn(toy):
     assert paths.figure(made.NAME, "f1", toy.root) in drawn(toy)
 
 
+@pytest.mark.slow
 def test_pictures_have_the_same_bytes_each_time_and_under_any_settings(toy, monkeypatch):
     import matplotlib
 

@@ -11,6 +11,8 @@ import commands
 import pytest
 from commands import GAME, PAPER, SMALL, fedrepro
 
+pytestmark = pytest.mark.slow
+
 FIRST = "stopping after this round; a second signal stops at once, without it"
 OUTSIDE = "stopped; what is written is whole, and the same command does the rest."
 LONG = ("train", "--method", "fedavg", *SMALL, "--set", "epochs=300")

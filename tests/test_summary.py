@@ -96,6 +96,7 @@ def test_a_paper_without_numbers_says_so(summed):
     assert own.startswith("The paper prints no numbers that could be compared.\n\n| claim | verdict   |")
 
 
+@pytest.mark.slow
 def test_the_committed_summaries_have_the_counts_and_verdicts_of_the_frames():
     every = (ROOT / paths.OVERVIEW).read_text()
     for paper in load_papers(ROOT):

@@ -310,6 +310,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(judged, changes):
 SMALL = ("--set", "batch=4", "--set", "watch.judged=100", "--set", "rounds=2")
 
 
+@pytest.mark.slow
 def test_a_gan_on_images_from_the_command_line(judged):
     done = fedrepro("train", "--method", "f2u", "--dataset", "gan-digits", *SMALL, "--out", "runs/f2u")
     assert done.code == 0, done.err

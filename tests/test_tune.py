@@ -277,6 +277,7 @@ def test_ties_go_to_the_first_and_diverged_points_lose():
     assert tune.choose({"a": None, "b": None}) is None
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), st.none() | st.floats(0, 1)))
 def test_the_choice_is_the_first_that_no_other_beats(scores):
     best = tune.choose(scores)

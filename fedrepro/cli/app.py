@@ -43,7 +43,6 @@ TRACEBACK = "FEDREPRO_TRACEBACK"
 app = typer.Typer(
     help="Rebuilds the experiments of federated-learning papers, each number beside the published one.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # else the line ends of docstrings are kept
 )
@@ -62,6 +61,20 @@ def version(version: Annotated[bool, typer.Option("--version", help="Print the v
     if version:
         typer.echo(f"fedrepro {__version__}")
         raise typer.Exit
+
+
+@app.command()
+def init(
+    out: Annotated[Path, typer.Argument(metavar="[FOLDER]", parser=options.place, help="This one without it.")] = ".",
+) -> None:
+    """Make the folder of a project: the specs and published numbers of the papers, in papers/, and params.yaml.
+
+    In a checkout they are there already. What names a paper works in such a folder; `train --method` works in any.
+    """
+    from fedrepro.papers import start
+
+    written = start.write(out)
+    typer.echo(f"wrote {len(written)} files to {out.absolute()}: `fedrepro run --dry-run` there lists the runs")
 
 
 @app.command()
@@ -221,7 +234,7 @@ def bench(
     from fedrepro.core import lift
 
     if not Path("benchmarks/bench.py").exists():
-        raise UsageError("there is no benchmarks/bench.py here: change to the folder of the project.")
+        raise UsageError("there is no benchmarks/bench.py here: change to the folder of a checkout.")
     sys.path.insert(0, "benchmarks")
     import bench
 

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from fedrepro import methods
 from fedrepro.core.precision import has_units
+from fedrepro.data import discover as discover_datasets
 from fedrepro.data import manifests, sources
 from fedrepro.errors import FedreproError
 from fedrepro.files import held
@@ -99,7 +100,7 @@ def data() -> Findings:
         missing, hint = sources.missing(source, root), ""
         if missing and not sources.lent():
             fetched = f"downloaded when first needed, or now by `fedrepro data fetch {name}`"
-            hint = fetched if source.torchvision else "there is no download of it, and only training on it needs it"
+            hint = fetched if source.public else "there is no download of it, and only training on it needs it"
         elif missing and not (manifests.FOLDER / f"{name}.json").exists():
             hint = "no planned run needs it"
         note = Finding(f"data {name}", "note", f"not in {root}: {hint}")
@@ -187,11 +188,12 @@ def judges() -> Findings:
 
 
 def plugins() -> Findings:
-    """Methods of other packages that were left out."""
-    rows, faults = methods.discover()
-    for name, fault in faults.items():
-        yield Finding(f"method {name}", "note", f"{fault}; mend or remove that package")
-    yield Finding("methods", "fine", f"{len(rows)} usable")
+    """Methods and datasets of other packages that were left out."""
+    for kind, discover in (("method", methods.discover), ("dataset", discover_datasets)):
+        rows, faults = discover()
+        for name, fault in faults.items():
+            yield Finding(f"{kind} {name}", "note", f"{fault}; mend or remove that package")
+        yield Finding(f"{kind}s", "fine", f"{len(rows)} usable")
 
 
 CHECKS: tuple[Callable[[], Findings], ...] = (

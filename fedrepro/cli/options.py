@@ -36,16 +36,18 @@ def place(text: str) -> Path:
 
 def method(text: str) -> str:
     """A method's name, however it is spelled."""
-    from fedrepro.methods import REGISTRY, plugins
+    from fedrepro import plugins
+    from fedrepro.methods import KIND, REGISTRY
 
-    return text if text in REGISTRY else same(text, [*REGISTRY, *plugins.entries(REGISTRY)[0]])
+    return text if text in REGISTRY else same(text, [*REGISTRY, *plugins.entries(KIND, REGISTRY)[0]])
 
 
 def dataset(text: str) -> str:
     """A dataset's name, however it is spelled."""
-    from fedrepro.data import DATASETS
+    from fedrepro import plugins
+    from fedrepro.data.catalogue import DATASETS, KIND
 
-    return same(text, DATASETS)
+    return text if text in DATASETS else same(text, [*DATASETS, *plugins.entries(KIND, DATASETS)[0]])
 
 
 def paper(text: str) -> str:

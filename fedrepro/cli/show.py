@@ -96,7 +96,7 @@ def methods() -> Group:
 def method(name: str) -> Group:
     """One method in full: its documentation, what an ad hoc run of it does by default, and its settings."""
     from fedrepro.methods import check, find
-    from fedrepro.methods.plugins import printable
+    from fedrepro.plugins import printable
 
     check(name, {})
     row = find(name)
@@ -116,14 +116,17 @@ def _values(allowed: Any) -> str:
 
 
 def datasets() -> Group:
-    """All datasets and where their data are, a line each."""
+    """All datasets and where their data are, a line each, with the plugins that are left out and why."""
+    from fedrepro.data import discover
     from fedrepro.data.manifests import list_datasets
 
-    found = [(row, *row["where"].partition(": ")[::2]) for row in list_datasets()]
+    there, faults = discover()
+    found = [(row, *row["where"].partition(": ")[::2]) for row in list_datasets(there)]
     rows = ((row["name"], row["source"], state, row["summary"]) for row, state, _ in found)
     folders = dict.fromkeys(folder for _, _, folder in found if folder)
-    looked = (Text(f"data folder: {folder}", style="dim") for folder in folders)
-    return Group(index(("dataset", "source", "data", "what it is"), rows), *looked, Text(DATASET, style="dim"))
+    below = [Text(f"{name}: {fault}", style="yellow") for name, fault in faults.items()]
+    below += [Text(f"data folder: {folder}", style="dim") for folder in folders]
+    return Group(index(("dataset", "source", "data", "what it is"), rows), *below, Text(DATASET, style="dim"))
 
 
 def dataset(name: str) -> Group:

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 from fedrepro.core import parameters as builders
 from fedrepro.data import sources
-from fedrepro.data.catalogue import DATASETS, NUMERICS, Dataset
+from fedrepro.data.catalogue import DATASETS, NUMERICS, Dataset, discover, find, known, numerics, source
 from fedrepro.data.federations.federation import Federation
-from fedrepro.data.sources import Raw, Source
-from fedrepro.errors import unknown
+from fedrepro.data.plugged import guarded
+from fedrepro.data.sources import File, Raw, Source
 
-__all__ = ["DATASETS", "NUMERICS", "Dataset", "Federation", "Raw", "check", "describe", "load", "parameters"]
+__all__ = [
+    "DATASETS", "NUMERICS", "Dataset", "Federation", "File", "Raw", "Source", "check", "describe", "discover", "find",
+    "known", "load", "numerics", "parameters", "source",
+]  # fmt: skip
 
 
 def load(dataset: str, seed: int, params: dict) -> Federation:
     """One seed's federation. Unknown names and keys, bad values and missing data are UsageErrors."""
     source, params = _checked(dataset, params)
-    return DATASETS[dataset].build(sources.raw(source), seed, **params)
+    row, raw = find(dataset), sources.raw(source)
+    if dataset in DATASETS:
+        return row.build(raw, seed, **params)
+    return guarded(dataset, row, lambda: row.build(raw, seed, **params))
 
 
 def check(dataset: str, params: dict) -> None:
@@ -28,10 +34,11 @@ def check(dataset: str, params: dict) -> None:
 
 def _checked(dataset: str, params: dict) -> tuple[Source, dict]:
     """The source, with its images at the size that is asked for, and the builder's parameters in their types."""
-    source, params = sources.SOURCES[_row(dataset).source], dict(params)
+    row, params = find(dataset), dict(params)
+    source = row.made_of
     if source.size and "size" in params:
         source = source.sized(params.pop("size"))
-    return source, builders.check(DATASETS[dataset].build, params, f"data key of {dataset}")
+    return source, builders.check(row.build, params, f"data key of {dataset}")
 
 
 def parameters(dataset: str) -> dict:
@@ -39,9 +46,8 @@ def parameters(dataset: str) -> dict:
 
     Where images have no size of their own, also the `size` to which they are brought when they are read.
     """
-    row = _row(dataset)
-    size = sources.SOURCES[row.source].size
-    return builders.defaults(row.build) | ({"size": size} if size else {})
+    row = find(dataset)
+    return builders.defaults(row.build) | ({"size": row.made_of.size} if row.made_of.size else {})
 
 
 def describe(dataset: str) -> dict:
@@ -49,7 +55,7 @@ def describe(dataset: str) -> dict:
 
     A source without pins is described by the files that are found, which are read; UsageError where there are none.
     """
-    source = sources.SOURCES[_row(dataset).source]
+    source = find(dataset).made_of
     files = sources.digests(source)
     return {
         "dataset": dataset,
@@ -59,9 +65,3 @@ def describe(dataset: str) -> dict:
         "files": files,
         "fingerprint": sources.fingerprint(files),
     }
-
-
-def _row(dataset: str) -> Dataset:
-    if dataset not in DATASETS:
-        raise unknown("dataset", dataset, DATASETS)
-    return DATASETS[dataset]

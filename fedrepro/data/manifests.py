@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrepro import files
-from fedrepro.data import DATASETS, sources
+from fedrepro.data import DATASETS, Dataset, find, sources
+from fedrepro.data import source as named
 from fedrepro.data.sources import SOURCES, Raw, Source
 from fedrepro.data.sources.files import contents, require
-from fedrepro.errors import UsageError, unknown
+from fedrepro.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 FOLDER = Path("data/manifests")
 
 
-def list_datasets() -> list[dict[str, str | None]]:
+def list_datasets(rows: Mapping[str, Dataset] = DATASETS) -> list[dict[str, str | None]]:
     """One row per dataset: name, source, where, substitute, summary.
 
     `where` is "embedded", "drawn" (without files), or "present: " or "missing: " and the folder; present data without
@@ -31,8 +33,8 @@ def list_datasets() -> list[dict[str, str | None]]:
     Nothing is read: `verify` tells whether what is present is also right.
     """
     listed = []
-    for name, row in DATASETS.items():
-        source = SOURCES[row.source]
+    for name, row in rows.items():
+        source = row.made_of
         where = {"where": _where(source), "substitute": source.substitute}
         listed.append({"name": name, "source": source.name, **where, "summary": row.summary})
     return listed
@@ -40,8 +42,8 @@ def list_datasets() -> list[dict[str, str | None]]:
 
 def described(name: str) -> dict[str, str]:
     """A dataset in words: its name, its source and where that is, what it stands in for, its shape, how it is made."""
-    row = DATASETS[name]
-    source = SOURCES[row.source]
+    row = find(name)
+    source = row.made_of
     return {
         "dataset": f"{name}, {row.summary}",
         "source": f"{source.name}, {source.origin}",
@@ -58,7 +60,7 @@ def fetch(name: str) -> dict:
 
     Missing or damaged files of the cache are downloaded; a folder named by FEDREPRO_DATA_DIR is only read.
     """
-    source = _source(name)
+    source = named(name)
     manifest = _manifest(source, sources.fetch(source))
     files.write_json(FOLDER / f"{source.name}.json", manifest)
     return manifest
@@ -66,7 +68,7 @@ def fetch(name: str) -> dict:
 
 def verify(name: str) -> dict:
     """Read and check a dataset's (or source's) data again, and its manifest if there is one; return the manifest."""
-    source = _source(name)
+    source = named(name)
     manifest, path = _manifest(source, sources.read(source, sources.folder())), FOLDER / f"{source.name}.json"
     if path.exists() and path.read_bytes() != files.json_text(manifest).encode():
         raise _other(path, name)
@@ -101,20 +103,14 @@ def there(name: str) -> bool:
 
 def fetchable(name: str) -> bool:
     """Whether `fetch` can get a source's files where they are not there."""
-    return bool(SOURCES[name].torchvision) and not sources.lent()
-
-
-def _source(name: str) -> Source:
-    if name not in DATASETS and name not in SOURCES:
-        raise unknown("dataset", name, {*DATASETS, *SOURCES})
-    return SOURCES[DATASETS[name].source if name in DATASETS else name]
+    return SOURCES[name].public and not sources.lent()
 
 
 def _where(source: Source) -> str:
     if source.embedded:
         return "embedded" if source.files else "drawn"
     present = "present" if source.pinned else "present, checksums not pinned"
-    return f"{present if there(source.name) else 'missing'}: {sources.folder()}"
+    return f"{'missing' if sources.missing(source, sources.folder()) else present}: {sources.folder()}"
 
 
 def _manifest(source: Source, raw: Raw) -> dict:

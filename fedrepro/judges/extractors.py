@@ -12,9 +12,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrepro import downloads
-from fedrepro.data import DATASETS, sources
-from fedrepro.errors import UsageError, unknown
+from fedrepro import data, downloads
+from fedrepro.data import sources
+from fedrepro.errors import UsageError
 from fedrepro.files import file_digest, sha256
 from fedrepro.records.config import Watch
 
@@ -38,9 +38,7 @@ class Found:
 
 def of(dataset: str, watch: Watch) -> Found:
     """The extractor of a dataset of images; UsageError where there is none."""
-    if dataset not in DATASETS:
-        raise unknown("dataset", dataset, DATASETS)
-    return find(DATASETS[dataset].source, watch.extractor)
+    return find(data.find(dataset).made_of.name, watch.extractor)
 
 
 def find(source: str, wanted: str = "auto") -> Found:
@@ -97,7 +95,7 @@ def paths(source: str) -> tuple[Path, Path]:
 
 def fingerprint(source: str) -> str:
     """sha256 of what a source's files are pinned to be, as runs' records have it."""
-    return sources.fingerprint(sources.digests(sources.SOURCES[source]))
+    return sources.fingerprint(sources.digests(data.source(source)))
 
 
 def _cnn(source: str) -> Found:

@@ -19,8 +19,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from fedrepro import data
 from fedrepro.core.streams import stream
-from fedrepro.data import DATASETS, sources
+from fedrepro.data import sources
 from fedrepro.files import sha256, write_bytes
 from fedrepro.judges import extractors, networks
 from fedrepro.judges.extractors import Found
@@ -65,7 +66,7 @@ class Yardstick:
 def yardstick(dataset: str, watch: Watch, device: torch.device) -> Yardstick:
     """The yardstick of a dataset of images, which all methods on it share."""
     found = extractors.of(dataset, watch)
-    source = DATASETS[dataset].source
+    source = data.find(dataset).made_of.name
     return _yardstick(source, found, extractors.classifier(source), watch.judged, device, sources.CACHE.absolute())
 
 
@@ -140,7 +141,7 @@ def _real(source: str, extractor: Extractor, count: int) -> tuple[Moments, float
 
     Which images is drawn at the address (0, 0, 0, "real images"), so that it is the same for all methods and seeds.
     """
-    x = networks.images(sources.raw(sources.SOURCES[source]).train_x)
+    x = networks.images(sources.raw(data.source(source)).train_x)
     count = min(count, len(x) // 2)
     rows = torch.from_numpy(stream(purpose="real images", seed=0).permutation(len(x))[: 2 * count])
     one, other = (moments(extractor.features(x[half])) for half in rows.split(count))

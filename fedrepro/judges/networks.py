@@ -20,11 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedrepro import data
 from fedrepro.core import optim, trees
 from fedrepro.core.streams import stream, torch_stream
 from fedrepro.core.types import Net, State
 from fedrepro.data import sources
-from fedrepro.errors import UsageError, unknown
+from fedrepro.errors import UsageError
 from fedrepro.files import sha256, write_bytes, write_json
 from fedrepro.judges.extractors import Found, fetch, fingerprint, paths
 from fedrepro.judges.scoring import in_parts, score
@@ -95,9 +96,9 @@ def train(source: str, say: Callable[[str], None] = lambda line: None) -> Path:
     Seeded, a few epochs of Adam on the training images as they are; its accuracy on the test images is in the .json,
     whose path is returned. Raises UsageError for an unknown source, one without images and missing data.
     """
-    if source not in sources.SOURCES:
-        raise unknown("source", source, sources.SOURCES)
-    raw, epochs = sources.raw(sources.SOURCES[source]), EPOCHS.get(source, OTHERWISE)
+    found = data.source(source, "source")
+    source = found.name
+    raw, epochs = sources.raw(found), EPOCHS.get(source, OTHERWISE)
     if not raw.classes:
         raise UsageError(f"{source} has no images of classes, which an extractor learns: name a source of images.")
     net = cnn(tuple(images(raw.train_x[:1]).shape[1:]), raw.classes)

@@ -1,7 +1,7 @@
 """The registry of methods: a name, the builder of its `Method`, and what an ad hoc run of it does by default.
 
 A package adds a method by an entry point of the group `fedrepro.methods`: a builder, or a `Row` that has defaults for
-it (`plugins.py`). Nothing here imports torch; the module of a builder is imported when it is used.
+it (`plugged.py`). Nothing here imports torch; the module of a builder is imported when it is used.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from fedrepro import plugins
 from fedrepro.core import parameters
 from fedrepro.errors import UsageError, unknown
-from fedrepro.methods import plugins
+from fedrepro.methods.plugged import KIND, load
 from fedrepro.records.config import Stop
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Row:
         if callable(self.builder):
             return self.builder
         if ":" in self.builder:
-            return plugins.load(self.builder)
+            return load(self.builder)
         family, _, name = self.builder.partition(".")
         return getattr(import_module(f"{__name__}.{family}"), name)
 
@@ -141,8 +142,8 @@ LIMITS |= dict.fromkeys(("tau", "threshold"), Field(ge=0, le=1)) | dict.fromkeys
 
 def discover() -> tuple[dict[str, Row], dict[str, str]]:
     """All methods, built in and from plugins, and the faults {name: reason} of the plugins that are left out."""
-    points, faults = plugins.entries(REGISTRY)
-    found, broken = plugins.tried(points, plugins.LISTING)
+    points, faults = plugins.entries(KIND, REGISTRY)
+    found, broken = plugins.tried(KIND, points, plugins.LISTING)
     return REGISTRY | {name: Row(**fields) for name, fields in found.items()}, faults | broken
 
 
@@ -151,8 +152,8 @@ def find(name: str) -> Row:
     """A method by name; UsageError with the closest name, or with the fault of the plugin that has it."""
     if name in REGISTRY:
         return REGISTRY[name]
-    points, faults = plugins.entries(REGISTRY)
-    found, broken = plugins.tried({name: points[name]} if name in points else {}, plugins.RUN)
+    points, faults = plugins.entries(KIND, REGISTRY)
+    found, broken = plugins.tried(KIND, {name: points[name]} if name in points else {}, plugins.RUN)
     if name in found:
         return Row(**found[name])
     if fault := (faults | broken).get(plugins.plain(name, 100)):

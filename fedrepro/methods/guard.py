@@ -17,7 +17,7 @@ from torch import Tensor
 from fedrepro.core import trees
 from fedrepro.core.types import Batch, Draw, Members, Method, Phase, State, Task
 from fedrepro.errors import FedreproError
-from fedrepro.methods.plugins import plain, told
+from fedrepro.plugins import plain, told
 from fedrepro.records.config import Strict, first_fault
 
 if TYPE_CHECKING:

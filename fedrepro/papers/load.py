@@ -32,7 +32,8 @@ def find(name: str | None, root: str | Path = ".") -> list[str]:
     """The name if there is such a paper, or those of all; UsageError where there is none."""
     there = papers(root)
     if not there:
-        raise UsageError("there is no papers/*/paper.toml here: change to the folder of the project.")
+        ways = "change to the folder of the project, or make one by `fedrepro init`"
+        raise UsageError(f"there is no papers/*/paper.toml here: {ways}.")
     if name is not None and name not in there:
         raise unknown("paper", name, there)
     return there if name is None else [name]

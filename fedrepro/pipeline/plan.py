@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedrepro.data import DATASETS
-from fedrepro.errors import UsageError, unknown
+from fedrepro import data
+from fedrepro.errors import UsageError
 from fedrepro.files import held
 from fedrepro.judges import extractors
 from fedrepro.papers.expand import Draft, Study, settled
@@ -134,8 +134,7 @@ def plan(papers: Iterable[Paper], only: Only = Only(), budget: str | None = None
 def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     """Add a run and, unless it is recorded, the jobs that it takes; `own`: the paper at the budget in use."""
     draft = paper.drafts()[run]
-    if draft.config.dataset not in DATASETS:
-        raise unknown("dataset", draft.config.dataset, DATASETS)
+    data.find(draft.config.dataset)  # an unknown one is refused
     config = _settled(paper, run)
     trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
     needs = _extractor(made, draft.config)
@@ -183,7 +182,7 @@ def _place(own: Paper, paper: Paper, run: str, config: RunConfig) -> Place:
 
 def _manifest(made: Plan, dataset: str) -> frozenset[str]:
     """The job that gets the images of a dataset and writes their manifest, unless that is there."""
-    source = DATASETS[dataset].source
+    source = data.find(dataset).made_of.name
     if paths.manifest(source).exists():
         return frozenset()
     return made.add(Job("fetch", (source,), f"fedrepro data fetch {source}"))
@@ -193,7 +192,7 @@ def _extractor(made: Plan, config: RunConfig) -> frozenset[str]:
     """The job that makes the network which judges what a run generates, where one does and it is not there."""
     if not samples(config).endswith(".png"):
         return frozenset()
-    source, wanted = DATASETS[config.dataset].source, config.watch.extractor
+    source, wanted = data.find(config.dataset).made_of.name, config.watch.extractor
     name = "inception" if wanted == "inception" else source
     if not _absent(name) or (wanted == "auto" and not _absent("inception")):
         return frozenset()

@@ -33,7 +33,7 @@ def draw(paper: Paper) -> Iterator[Path]:
 def marked(dataset: str, params: dict) -> str:
     """The identity of a sheet, as its PNG says it: the dataset, its parameters, the raw data, and the numerics."""
     shown = {"dataset": dataset, "params": params, "seed": SEED}
-    shown |= {"data": data.describe(dataset)["fingerprint"], "numerics": data.DATASETS[dataset].numerics}
+    shown |= {"data": data.describe(dataset)["fingerprint"], "numerics": data.numerics(dataset)}
     return json.dumps(shown, sort_keys=True)
 
 

@@ -19,9 +19,7 @@ def identity(config: RunConfig) -> Identity:
     """
     described = data.describe(config.dataset)  # first, since it knows what datasets there are
     found = extractor(config)
-    numerics = Numerics(
-        engine=ENGINE, method=methods.numerics(config.method), data=data.DATASETS[config.dataset].numerics
-    )
+    numerics = Numerics(engine=ENGINE, method=methods.numerics(config.method), data=data.numerics(config.dataset))
     return Identity(
         config=config.digest(),
         data=described["fingerprint"],
@@ -34,7 +32,7 @@ def samples(config: RunConfig) -> str:
     """The name of the file in which a run shows what it generates, images or points; "" where it generates nothing."""
     if not methods.find(config.method).generates:
         return ""
-    return "samples.png" if len(data.DATASETS[config.dataset].shape) == 3 else "samples.csv"
+    return "samples.png" if len(data.find(config.dataset).shape) == 3 else "samples.csv"
 
 
 def extractor(config: RunConfig) -> extractors.Found | None:

@@ -47,7 +47,9 @@ class Source:
     reader: the "module.function" that makes raw data of the files. files: in the order that it expects.
     patterns: for a source without pins, the layouts that its files may have under a folder, globs that must all match
     something; `sought` says what they would be, and `layout` how a copy that the user puts there must lie, in words.
-    torchvision: its class that knows where the files can be downloaded; empty where there is no public address.
+    torchvision: its class that knows where the files can be downloaded.
+    hub: the repository on Hugging Face that has them as parquet, as owner/name; revision: the commit of it that is
+    taken, the newest one at the first fetch where it is empty. Without torchvision and hub there is no public address.
     embedded: whether it has no files on disk.
     substitute: what results made from it are labelled with, when it stands in for an original.
     domains: their names, in the papers' order; size: pixels a side to which images are brought, 0 as they are.
@@ -62,6 +64,8 @@ class Source:
     test: int | None = None
     files: tuple[File, ...] = ()
     torchvision: str = ""
+    hub: str = ""
+    revision: str = ""
     embedded: bool = False
     substitute: str | None = None
     patterns: tuple[tuple[str, ...], ...] = ()
@@ -74,6 +78,11 @@ class Source:
     def pinned(self) -> bool:
         """Whether the checksums of its files are known beforehand."""
         return not self.patterns
+
+    @property
+    def public(self) -> bool:
+        """Whether its files can be downloaded."""
+        return bool(self.torchvision or self.hub)
 
     def sized(self, size: int) -> Source:
         """The source with its images at another size; UsageError for one that cannot be."""

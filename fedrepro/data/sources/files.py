@@ -16,7 +16,7 @@ from fedrepro.errors import UsageError
 from fedrepro.files import sha256
 
 LISTED = 100  # files that a record names one by one
-SUFFIXES = {".parquet", ".json", ".jpg", ".jpeg", ".png"}
+PICTURES = {".jpg", ".jpeg", ".png"}  # of a pattern that leaves the suffix open
 
 
 def files_of(source: Source, root: Path) -> tuple[File, ...]:
@@ -35,7 +35,10 @@ def files_of(source: Source, root: Path) -> tuple[File, ...]:
 def found(source: Source, root: Path) -> list[str]:
     """The paths under root of the files of a source without pins: those of its first layout that is there."""
     for patterns in source.patterns:
-        matches = [[path for path in root.glob(each) if path.suffix.lower() in SUFFIXES] for each in patterns]
+        matches = [
+            [path for path in root.glob(each) if Path(each).suffix or path.suffix.lower() in PICTURES]
+            for each in patterns
+        ]
         if all(matches):
             return [path for each in matches for path in sorted(path.relative_to(root).as_posix() for path in each)]
     return []
@@ -117,10 +120,11 @@ def require(source: Source, root: Path) -> None:
     where, address = f"{root}", "it has no public address"
     if lent():
         where = f"{FOLDER_VARIABLE} is {root}, which"
-    if source.torchvision:
+    if source.public:
         address = f"unset {FOLDER_VARIABLE} to download it" if lent() else f"run `fedrepro data fetch {source.name}`"
-    elif source.layout:
-        address = f"no copy of it is pinned, so put one into {source.name}/ ({source.layout})"
+    if source.layout:
+        copy = f"put a copy into {source.name}/ ({source.layout})"
+        address = f"{address}, {copy}" if source.public else copy
     raise UsageError(f"{where} {wrong}: {address}, {elsewhere(source)}.")
 
 

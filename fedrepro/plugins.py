@@ -1,7 +1,7 @@
-"""Methods of other packages, as entry points: found here, and tried in processes of their own.
+"""Methods and datasets of other packages, as entry points: found here, and tried in processes of their own.
 
 A plugin may fail, hang or exit where it is imported. So a process for each package imports what it adds, and tells in a
-line of JSON for each entry point what a listing needs. Nothing is started where no package adds a method.
+line of JSON for each entry point what a listing needs. Nothing is started where no package adds anything.
 """
 
 from __future__ import annotations
@@ -16,38 +16,40 @@ import sys
 import time
 from collections.abc import Callable, Container
 from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pydantic import PositiveInt, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from fedrepro import PLUGINS
 from fedrepro.core import parameters
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.records.config import NAME, NAMED, Stop, Strict, Value, first_fault
+from fedrepro.records.config import NAME, NAMED, Value
 
 LISTING, RUN = 4.0, 60.0  # seconds that plugins have to be imported, for a list and before a run
-PROBE = "import json, sys; sys.path[:], *asked = json.loads(sys.argv[1]); from fedrepro.methods import plugins; "
+PROBE = "import json, sys; sys.path[:], *asked = json.loads(sys.argv[1]); from fedrepro import plugins; "
 Points = dict[str, EntryPoint]
 
 
-class Card(Strict):
-    """The fields of a plugin's `Row` that need no import: a list shows them, and a plan needs them."""
+@dataclass(frozen=True)
+class Kind:
+    """One kind of plugin.
 
-    about: str
-    dataset: str
-    rounds: PositiveInt
-    stop: Stop | None
-    generates: bool
-    optimiser: str
-    network: str
-    numerics: int
+    group: of its entry points; named: the thing that one names, for a sentence.
+    cards: the module that has `Card`, the model of the fields that need no import, and `card(point, found)`, which
+    makes it of an entry point and what that names, or raises UsageError.
+    """
+
+    group: str
+    named: str
+    cards: str
 
 
-def entries(taken: Container[str]) -> tuple[Points, dict[str, str]]:
+def entries(kind: Kind, taken: Container[str]) -> tuple[Points, dict[str, str]]:
     """The entry points by name, and the faults of those that are left out for their names; nothing is imported."""
     try:
-        points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
+        points = sorted(entry_points(group=kind.group), key=lambda point: (point.name, point.value))
     except Exception as error:  # the metadata of some package are damaged
         return {}, {"of plugins": f"no plugin can be found: {told(error)}"}
     found, faults = {}, {}
@@ -61,18 +63,19 @@ def entries(taken: Container[str]) -> tuple[Points, dict[str, str]]:
     return found, faults
 
 
-def tried(points: Points, seconds: float) -> tuple[dict[str, dict], dict[str, str]]:
-    """The fields of a `Row` for each entry point, and the faults of those that have none within so many seconds."""
+def tried(kind: Kind, points: Points, seconds: float) -> tuple[dict[str, dict], dict[str, str]]:
+    """The fields of each entry point's card, with `builder`, and the faults of those without one in so many seconds."""
+    model = import_module(kind.cards).Card
     packages: dict[str, Points] = {}
     for name, point in points.items():
         packages.setdefault(_package(point), {})[name] = point
     rows, faults = {}, {}
-    for names, answers, ending in _asked(list(packages.values()), seconds):
+    for names, answers, ending in _asked(kind, list(packages.values()), seconds):
         missing = [name for name in names if name not in answers]
         for name in names:
             if "card" in (answer := answers.get(name, {})):
                 builder = f"{points[name].module}:{points[name].attr}"
-                rows[name] = {"builder": builder, **Card.model_validate(answer["card"]).__dict__}
+                rows[name] = {"builder": builder, **model.model_validate_json(json.dumps(answer["card"])).__dict__}
                 continue
             first = name == next(iter(missing), name)
             fault = answer.get("fault", ending if first else f"is not tried: {missing[0]}, of its package, {ending}")
@@ -80,13 +83,10 @@ def tried(points: Points, seconds: float) -> tuple[dict[str, dict], dict[str, st
     return rows, faults
 
 
-def load(reference: str) -> Callable:
-    """The builder of a plugin that was tried before, imported into this process."""
-    from fedrepro.methods import Row
-
+def load(reference: str) -> Any:
+    """What "module:name" of a plugin that was tried before is, imported into this process."""
     try:
-        found = EntryPoint("", reference, PLUGINS).load()
-        return found.build if isinstance(found, Row) else found
+        return EntryPoint("", reference, "").load()
     except (Exception, SystemExit) as error:
         raise FedreproError(f"the plugin {reference} cannot be loaded: {told(error)}.") from error
 
@@ -121,14 +121,14 @@ def _package(point: EntryPoint) -> str:
 # The processes
 
 
-def _asked(packages: list[Points], seconds: float) -> list[tuple[list[str], dict[str, dict], str]]:
+def _asked(kind: Kind, packages: list[Points], seconds: float) -> list[tuple[list[str], dict[str, dict], str]]:
     """Of each package the names, what its process told of them in time, and how that ended: a part of a sentence."""
     began, said, found = time.monotonic(), {}, []
     left = lambda: max(0.0, began + seconds - time.monotonic())  # noqa: E731
     with selectors.DefaultSelector() as telling:
         try:
             for points in packages:
-                said[_start(points, seconds)] = b""
+                said[_start(kind, points, seconds)] = b""
             for process in said:
                 telling.register(process.stdout, selectors.EVENT_READ, process)
             while telling.get_map() and left():
@@ -144,11 +144,11 @@ def _asked(packages: list[Points], seconds: float) -> list[tuple[list[str], dict
     return found
 
 
-def _start(points: Points, seconds: float) -> subprocess.Popen:
+def _start(kind: Kind, points: Points, seconds: float) -> subprocess.Popen:
     """A process that tells of the entry points of a package. It finds modules where this one does."""
     path = [each or os.getcwd() for each in sys.path]
     asked = json.dumps([path, *([name, point.value] for name, point in points.items())])
-    code = f"{PROBE}plugins.answer(asked, {int(seconds) + 2})"
+    code = f"{PROBE}plugins.answer(plugins.Kind{kind.group, kind.named, kind.cards}, asked, {int(seconds) + 2})"
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, "-P", "-c", code, asked], start_new_session=True, **quiet)
 
@@ -182,52 +182,43 @@ def _ending(process: subprocess.Popen, left: float, seconds: float) -> str:
 # Inside such a process
 
 
-def answer(asked: list[tuple[str, str]], seconds: int) -> NoReturn:
+def answer(kind: Kind, asked: list[tuple[str, str]], seconds: int) -> NoReturn:
     """Tell of each entry point (name, value), then end, whatever threads and exit handlers there are by then."""
     signal.alarm(seconds)  # nobody may be left to end this process
     out = os.dup(1)
     os.dup2(2, 1)  # what plugins print is of no concern
     for name, value in asked:
-        os.write(out, json.dumps({name: _told_of(EntryPoint(name, value, PLUGINS))}).encode() + b"\n")
+        os.write(out, json.dumps({name: _told_of(kind, EntryPoint(name, value, kind.group))}).encode() + b"\n")
     os._exit(0)
 
 
-def _told_of(point: EntryPoint) -> dict:
+def _told_of(kind: Kind, point: EntryPoint) -> dict:
     """{"card": ...}, or {"fault": ...}."""
     try:
         found = point.load()
     except BaseException as error:
         return {"fault": f"cannot be loaded: {told(error)}"}
     try:
-        return {"card": _card(point, found).model_dump(mode="json")}
+        return {"card": import_module(kind.cards).card(point, found).model_dump(mode="json")}
     except UsageError as error:
-        return {"fault": plain(str(error))}
+        return {"fault": plain(str(error)).rstrip(".")}
     except BaseException as error:
-        return {"fault": f"cannot be read as the builder of a method: {told(error)}"}
+        return {"fault": f"cannot be read as a {kind.named}: {told(error)}"}
 
 
-def _card(point: EntryPoint, row: object) -> Card:
-    """The card of what an entry point names; UsageError for what no run could be made with."""
-    from fedrepro.data import DATASETS
-    from fedrepro.methods import Row
+def check_builder(build: Callable, named: str, given: tuple[str, ...]) -> None:
+    """UsageError, for a card, unless a builder can be called and its defaults can be recorded.
 
-    if not isinstance(row, Row):
-        row = Row(row, numerics=getattr(sys.modules[point.module], "NUMERICS", 0))
-    if not isinstance(row.builder, str) and (not callable(row.builder) or inspect.isbuiltin(row.builder)):
-        raise UsageError(f"is a {type(row.builder).__name__}, not a builder of a method")
-    inspect.signature(row.build).bind("task")
-    parameters.check(row.build, {}, "")
-    for name, default in row.hyper.items():
+    named: as in a sentence, such as "builder of a method"; given: its positional arguments.
+    """
+    if not callable(build) or inspect.isbuiltin(build):
+        raise UsageError(f"is a {type(build).__name__}, not a {named}")
+    inspect.signature(build).bind(*given)
+    parameters.check(build, {}, "")
+    for name, default in parameters.defaults(build).items():
         try:
             json.dumps(TypeAdapter(Value | None).validate_python(default), allow_nan=False)
         except ValueError as error:
             raise UsageError(f"has a default of {name} that no record can hold: {default!r}") from error
         with suppress(UsageError):
-            parameters.check(row.build, {name: default}, "")
-    if row.dataset not in DATASETS:
-        raise UsageError(f"names a dataset that does not exist: {row.dataset!r}")
-    fields = {name: getattr(row, name) for name in Card.model_fields}
-    try:
-        return Card.model_validate(fields | {"about": plain(row.summary)}, strict=True)
-    except ValidationError as error:
-        raise UsageError(f"has a wrong row: {first_fault(error)}") from error
+            parameters.check(build, {name: default}, "")
