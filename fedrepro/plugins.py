@@ -94,7 +94,7 @@ def load(reference: str) -> Any:
 def told(error: BaseException) -> str:
     """An exception of a plugin as a part of a line."""
     try:
-        return plain(f"{type(error).__name__}: {error}")
+        return plain(f"{type(error).__name__}: {error}".rstrip("."))
     except Exception:
         return plain(type(error).__name__)
 

@@ -112,7 +112,7 @@ TRAIN = ("train", "--method", "fedsgd", "--dataset", "hers", "--set", "rounds=2"
 def test_it_is_listed_shown_drawn_and_trained_on(install):
     install(good(row=dataset("{'numerics': 3, 'preset': {'rows': 5}}")))
     listed = " ".join(fedrepro("show", "datasets").out.split())
-    assert "hers │ drawn │ drawn │ Rows of one colour for each client." in listed
+    assert "hers drawn drawn Rows of one colour for each client." in listed
     assert "rows │ 5" in " ".join(fedrepro("show", "dataset", "hers").out.split())
     assert fedrepro("data", "show", "hers").code == 0
     done = fedrepro(*TRAIN, "--set", "n=3")

@@ -139,7 +139,7 @@ def _shares(record: Record) -> list[float]:
         counts = [int(each.rpartition(": ")[2]) for each in labels.split(", ")]
         return [count / sum(counts) for count in counts]
     classes = (data.parameters(record.config.dataset) | record.config.data).get("classes", 0)
-    return [1 / classes] * classes
+    return [1 / classes] * classes if classes else []
 
 
 def parameters(dataset: str, sets: Iterable[str]) -> dict[str, Any]:
