@@ -137,7 +137,8 @@ def endless(loader: DataLoader) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def ours(data: Federation, chosen: argparse.Namespace) -> Iterator[Predict]:
-    hyper = {"net": "cnn-fair", "lr": LR, "eps": 1e-8, "batch": BATCH, "steps": chosen.steps, "keep_optimiser": True}
+    hyper = {"net": "cnn-fair", "optimiser": "adam", "lr": LR, "eps": 1e-8, "batch": BATCH}
+    hyper |= {"steps": chosen.steps, "keep_optimiser": True}
     method = methods.build("fedavg", Task(tuple(data.x.shape[1:]), data.classes, data.sizes), hyper)
     watch = {"samples": 1, "train_every": NEVER, "test_every": NEVER}
     config = RunConfig(method="fedavg", dataset="made", rounds=NEVER, watch=watch, precision=chosen.precision)

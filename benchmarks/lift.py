@@ -72,6 +72,7 @@ def rounds(work: str, rows: int, seeds: int, hidden: int) -> Callable[[], None]:
     """One round of all seeds, always from the same states and batches."""
     data = noise(SHAPE, CLASSES, (rows // N,) * N, seed=0)
     hyper = {"hidden": hidden, "batch": rows // N if work == "step" else min(256, rows // N)}
+    hyper |= {"net": "mlp", "optimiser": "adam"} if work == "pass" else {}
     method = methods.build(METHODS[work], Task(SHAPE, CLASSES, data.sizes), hyper)
     phase, numbers = method.phases[0], range(seeds)
     batches = [Feeder(seed, data.x, data.y, data.sizes).draw(phase.draw, 0) for seed in numbers]

@@ -32,6 +32,7 @@ dataset = "digits"
 rounds = 1
 [axes.dataset.Digits]
 [axes.method.FedSGD]
+hyper = {{ net = "mlp", batch = 256 }}
 {axis}
 [budgets.paper]
 label = "paper"

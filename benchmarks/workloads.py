@@ -60,6 +60,7 @@ def _run(method: str, dataset: str, data: dict, hyper: dict, *, tests: bool = Fa
     return RunConfig(method=method, dataset=dataset, data=data, hyper=hyper, rounds=NEVER, watch=Watch(**seen))
 
 
+_ADAM = {"optimiser": "adam", "lr": 2.5e-4}
 _LENET = {"net": "lenet", "optimiser": "sgd", "lr": 0.01, "epochs": 1}
 
 WORKLOADS = {
@@ -82,7 +83,9 @@ WORKLOADS = {
         Workload(
             name="W3",
             summary="an MLP 1568-390-390-2 with ELU, two clients, each one Adam step on a batch of 256 a round",
-            config=_run("fedavg", RANDOM, {}, {"net": "mlp", "lr": 2.5e-4, "batch": 256, "steps": 1}),
+            config=_run(
+                "fedavg", RANDOM, {}, {"net": "mlp", "optimiser": "adam", "lr": 2.5e-4, "batch": 256, "steps": 1}
+            ),
             rounds=300,
             shape=(1568,),
             classes=2,

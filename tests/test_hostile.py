@@ -163,7 +163,8 @@ def settings() -> Iterator[Case]:
     for method, pairs in BIG.items():
         dataset = "mixture-2d" if method == "f2u" else "digits"
         for pair in pairs:
-            given = ("train", "--method", method, "--dataset", dataset, "--set", pair)
+            net = ("--set", "net=mlp") if pair.startswith("hidden") and method == "fedavg" else ()
+            given = ("train", "--method", method, "--dataset", dataset, *net, "--set", pair)
             yield Case(f"{method} {pair}", nothing, given, (pair.partition("=")[0].rpartition(".")[2], "memory"))
     for key in ("n", "label_noise", "p"):
         for kind, value in VALUES.items():

@@ -99,7 +99,7 @@ def test_report_needs_frames_of_every_run_and_of_this_budget(motley):
 
 def test_showing_an_unknown_table_names_the_closest(motley, monkeypatch):
     monkeypatch.chdir(motley.root)
-    with pytest.raises(UsageError, match="did you mean 't1'"):
+    with pytest.raises(UsageError, match="unknown table of toy-2022 't2': there is t1"):
         show.table(made.NAME, "t2", 80, wide=False)
 
 

@@ -352,7 +352,8 @@ def test_without_an_extractor_it_is_said_before_the_training(folder):
 def test_generators_are_judged_less_often_by_default():
     config, _ = request.resolve(request.Request(method="f2u"))
     assert config.watch == Watch(train_every=100, test_every=1000, step_every=100)
-    assert request.resolve(request.Request(method="fedavg"))[0].watch == Watch()
+    assert request.resolve(request.Request(method="fedavg"))[0].watch == Watch(test_every=1)
+    assert request.resolve(request.Request(method="erm"))[0].watch == Watch()  # 1,000 steps, each a round
 
 
 def test_new_settings_keep_the_digests_of_earlier_runs():
