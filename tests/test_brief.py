@@ -46,6 +46,7 @@ def test_all_lines_of_rows_are_of_one_length_and_counted_below(toys):
     assert f"✓ {statuses.count('within')} within the tolerance" in below
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 80])
 def test_every_table_of_every_paper_fits(width):
     for paper in load_papers(ROOT):

@@ -143,6 +143,7 @@ def test_whole_numbers_are_learning_rates_too():
 # Methods of other packages
 
 
+@pytest.mark.slow
 def test_plugins_are_found_and_faults_stop_nothing(plugin):
     before = set(methods.REGISTRY)
     rows, faults = methods.discover()

@@ -551,6 +551,7 @@ def test_the_single_file_stands_alone_and_is_small_enough_to_send(whole):
     assert len(whole.text.encode()) < 8e6
 
 
+@pytest.mark.slow
 def test_each_paper_has_findings_and_is_judged_in_a_sentence(pages):
     for paper in load_papers(ROOT):
         page = pages[f"{paper.name}.html"]
