@@ -115,7 +115,7 @@ def tune(
     point: Annotated[str | None, typer.Option(help="Train this point of a search alone, and enter nothing.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Find what the spec leaves open of a planned run, on a seed that no table reports.
+    """Find the settings that a spec leaves open, such as a rate, on a seed that no table reports.
 
     Where it says `threshold = "pilot"`, a pilot trains without stopping and looks at the training accuracy alone; where
     a hyper-parameter says "search", every point of a grid is trained for some rounds and scored on validation data.
@@ -137,7 +137,7 @@ def tune(
 def extractor(
     name: Annotated[str, typer.Argument(help="A source of images (`fedrepro data list` lists them), or inception.")],
 ) -> None:
-    """Train the small network that judges the images which a GAN generates, on a source's real ones.
+    """Train the classifier whose features measure the quality of generated images, on the real images of a source.
 
     It goes to data/extractors/. A GAN on a dataset of that source needs it, unless the weights of the papers' FID are
     at hand, which the name inception downloads into data/cache/; `fedrepro show methods` lists the GANs.
@@ -195,7 +195,7 @@ def check(
     as_json: AsJson = False,
     reasons: Annotated[bool, typer.Option("--reasons", help="Say why numbers are not within tolerance.")] = False,
 ) -> None:
-    """Compare the reproduced numbers with the published ones; exit code 3 if something is outside, undeclared.
+    """Compare the reproduced numbers with the published ones; exit code 3 where one is outside and no reason is given.
 
     The records are evaluated afresh, and must give the frames that `evaluate` wrote. Nothing is written. With TABLE
     its row alone is shown; the verdict, in the last line, is about the whole paper.
@@ -227,7 +227,7 @@ def bench(
     device: Device = "auto",
     mode: Mode = "auto",
 ) -> None:
-    """Time one of the workloads by which the engine is measured; prints one line of JSON.
+    """Time one of the workloads of benchmarks/ on this machine; prints one line of JSON.
 
     `round_s` has the seconds of each round: the broadcast, local training, aggregation and the test on all images.
     """
@@ -247,7 +247,7 @@ def bench(
 
 @app.command()
 def doctor() -> None:
-    """Look at environment, data, pipeline, checkpoints and records: what is wrong and how to mend it.
+    """Check environment, data, pipeline, checkpoints and records; says what is wrong and how to mend it.
 
     Nothing is written.
     """
