@@ -63,7 +63,7 @@ def _content(path: str, urls: Sequence[str], check: Callable[[str, bytes], objec
 
 
 def json_of(url: str, what: str, advice: str) -> Any:
-    """What an address answers in JSON; UsageError, as of `download`, where it does not."""
+    """The JSON that an address answers; UsageError, as of `download`, where it does not."""
     try:
         return json.loads(_answer(url))
     except (*FAILURES, ValueError) as error:

@@ -14,8 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Container
-from contextlib import suppress
+from collections.abc import Callable, Collection, Container, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from pydantic import TypeAdapter
 
 from fedrepro.core import parameters
-from fedrepro.errors import FedreproError, UsageError
+from fedrepro.errors import FedreproError, UsageError, same, unknown
 from fedrepro.records.config import NAME, NAMED, Value
 
 LISTING, RUN = 4.0, 60.0  # seconds that plugins have to be imported, for a list and before a run
@@ -83,8 +83,45 @@ def tried(kind: Kind, points: Points, seconds: float) -> tuple[dict[str, dict], 
     return rows, faults
 
 
+def listed(kind: Kind, taken: Container[str]) -> tuple[dict[str, dict], dict[str, str]]:
+    """The fields of all plugins of a kind by name, for a list, and the faults {name: reason} of those left out."""
+    points, faults = entries(kind, taken)
+    found, broken = tried(kind, points, LISTING)
+    return found, faults | broken
+
+
+def wanted(kind: Kind, taken: Collection[str], name: str, what: str) -> dict:
+    """The fields of the plugin of that name, for a run.
+
+    UsageError, about a `what`, with the fault of the plugin that has the name, or with the closest name.
+    """
+    points, faults = entries(kind, taken)
+    found, broken = tried(kind, {name: points[name]} if name in points else {}, RUN)
+    if name in found:
+        return found[name]
+    if fault := (faults | broken).get(plain(name, 100)):
+        raise UsageError(f"{what} {plain(name, 100)!r} is broken: {fault}.")
+    raise unknown(what, name, {*taken, *points})
+
+
+def spelled(kind: Kind, taken: Collection[str], text: str) -> str:
+    """The name of that kind, taken or a plugin's, that differs in spelling alone; else the text as it is."""
+    return text if text in taken else same(text, [*taken, *entries(kind, taken)[0]])
+
+
+@contextmanager
+def blamed(where: str) -> Iterator[None]:
+    """Whatever fails inside the block is a FedreproError that names the place; one that is raised is passed on."""
+    try:
+        yield
+    except FedreproError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise FedreproError(f"{where} raises {told(error)}.") from error
+
+
 def load(reference: str) -> Any:
-    """What "module:name" of a plugin that was tried before is, imported into this process."""
+    """The object "module:name" of a plugin that was tried before, imported into this process."""
     try:
         return EntryPoint("", reference, "").load()
     except (Exception, SystemExit) as error:

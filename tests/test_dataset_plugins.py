@@ -7,9 +7,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+import foreign
 import numpy as np
 import pytest
 from commands import fedrepro
+from foreign import refused
 
 from fedrepro import data, plugins
 from fedrepro.data import catalogue, sources
@@ -69,11 +71,7 @@ def install(tmp_path, monkeypatch):
     site = tmp_path / "site"
 
     def installed(code=GOOD.replace("CHANGE", "").replace("READ", ""), value="bad:row", name="hers"):
-        info = site / "bad_package-1.0.dist-info"
-        info.mkdir(parents=True, exist_ok=True)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad-package\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[fedrepro.datasets]\n{name} = {value}\n")
-        (site / "bad.py").write_text(code)
+        foreign.package(site, "fedrepro.datasets", name, value, code)
         forget()
 
     monkeypatch.syspath_prepend(site)
@@ -94,16 +92,6 @@ def good(change="", read="", row=""):
 
 def dataset(settings):
     return f"Dataset(build, **{{'source': 'drawn', 'shape': (1, 28, 28)}} | {settings})"
-
-
-def refused(*arguments):
-    """The sentence with which a command fails."""
-    done = fedrepro(*arguments)
-    assert done.code in (1, 2)
-    assert done.fault.startswith("error: ")
-    assert "Traceback" not in done.err
-    assert done.fault.isprintable()
-    return done.fault
 
 
 TRAIN = ("train", "--method", "fedsgd", "--dataset", "hers", "--set", "rounds=2", "--set", "batch=2", "--out", "made")

@@ -1,4 +1,4 @@
-"""What a newcomer meets: defaults that are comparable, names however spelled, hints where nothing was learnt."""
+"""First steps of a newcomer: defaults that are comparable, names however spelled, hints where nothing was learnt."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ def method(text: str) -> str:
     from fedrepro import plugins
     from fedrepro.methods import KIND, REGISTRY
 
-    return text if text in REGISTRY else same(text, [*REGISTRY, *plugins.entries(KIND, REGISTRY)[0]])
+    return plugins.spelled(KIND, REGISTRY, text)
 
 
 def dataset(text: str) -> str:
@@ -47,7 +47,7 @@ def dataset(text: str) -> str:
     from fedrepro import plugins
     from fedrepro.data.catalogue import DATASETS, KIND
 
-    return text if text in DATASETS else same(text, [*DATASETS, *plugins.entries(KIND, DATASETS)[0]])
+    return plugins.spelled(KIND, DATASETS, text)
 
 
 def paper(text: str) -> str:

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedrepro.cli.show import listed
+from fedrepro.cli.show import head, listed
 from fedrepro.records.curves import number
 from fedrepro.results.listing import MAIN, Listed
 
@@ -76,7 +76,6 @@ def tested(title: str, found: dict[int, dict[str, float]]) -> Table:
     for metric in metrics:
         values = [own[metric] for own in found.values()]
         reduced = [fmean(values), pstdev(values)] if several else []
-        name = metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "")
-        rows.append((name, *(number(metric, each) for each in [*values, *reduced])))
+        rows.append((head(metric), *(number(metric, each) for each in [*values, *reduced])))
     heads = ("metric", *(f"seed {seed}" for seed in found), *(("mean", "spread") if several else ()))
     return listed(heads, rows, title)

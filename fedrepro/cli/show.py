@@ -46,6 +46,11 @@ def index(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Group:
     )
 
 
+def head(metric: str) -> str:
+    """A metric's name above or before its values, which for accuracies are in percent."""
+    return metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "")
+
+
 def outcome(record: Record) -> Table:
     """How each seed of a record ended; of several also mean, standard deviation (population) and number.
 
@@ -53,7 +58,7 @@ def outcome(record: Record) -> Table:
     """
     seeds = record.seeds.values()
     metrics = list(dict.fromkeys(chain.from_iterable(seed.metrics for seed in seeds)))
-    heads = [metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "") for metric in metrics]
+    heads = list(map(head, metrics))
     rows = [("seed", "status", "rounds", *heads)]
     for name, seed in record.seeds.items():
         values = (number(metric, seed.metrics.get(metric)) for metric in metrics)

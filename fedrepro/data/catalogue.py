@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedrepro import plugins
 from fedrepro.data.plugged import KIND, load
 from fedrepro.data.sources.catalogue import SOURCES, Source
-from fedrepro.errors import UsageError, unknown
+from fedrepro.errors import unknown
 
 if TYPE_CHECKING:
     from fedrepro.data.federations.federation import Federation
@@ -76,9 +76,8 @@ DATASETS = datasets(Path(__file__).with_name("datasets.toml").read_text(encoding
 
 def discover() -> tuple[dict[str, Dataset], dict[str, str]]:
     """All datasets, built in and from plugins, and the faults {name: reason} of the plugins that are left out."""
-    points, faults = plugins.entries(KIND, DATASETS)
-    found, broken = plugins.tried(KIND, points, plugins.LISTING)
-    return DATASETS | {name: Dataset(**fields) for name, fields in found.items()}, faults | broken
+    found, faults = plugins.listed(KIND, DATASETS)
+    return DATASETS | {name: Dataset(**fields) for name, fields in found.items()}, faults
 
 
 def find(name: str) -> Dataset:
@@ -88,13 +87,7 @@ def find(name: str) -> Dataset:
 
 @cache
 def _plugged(name: str) -> Dataset:
-    points, faults = plugins.entries(KIND, DATASETS)
-    found, broken = plugins.tried(KIND, {name: points[name]} if name in points else {}, plugins.RUN)
-    if name in found:
-        return Dataset(**found[name])
-    if fault := (faults | broken).get(plugins.plain(name, 100)):
-        raise UsageError(f"dataset {plugins.plain(name, 100)!r} is broken: {fault}.")
-    raise unknown("dataset", name, {**DATASETS, **points})
+    return Dataset(**plugins.wanted(KIND, DATASETS, name, "dataset"))
 
 
 def numerics(name: str) -> int:

@@ -15,7 +15,7 @@ from fedrepro import plugins
 from fedrepro.core import parameters
 from fedrepro.data.sources.catalogue import SOURCES, Source
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.plugins import plain, told
+from fedrepro.plugins import plain
 from fedrepro.records.config import NAME, NAMED, Strict, Value, first_fault
 
 if TYPE_CHECKING:
@@ -85,18 +85,14 @@ def load(reference: str) -> Callable:
 
 
 def guarded(name: str, row: Dataset, make: Callable[[], Any]) -> Any:
-    """What `make` makes, a federation, checked. Whatever fails is a FedreproError that names the plugin.
+    """The federation that `make` makes, checked. Whatever fails is a FedreproError that names the plugin.
 
     What the plugin itself raises as a FedreproError is passed on.
     """
     plugin = f"dataset {name!r} of {row.builder.partition(':')[0]}: its builder"
-    try:
+    with plugins.blamed(plugin):
         made = make()
         fault = wrong(made, len(row.shape))
-    except FedreproError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise FedreproError(f"{plugin} raises {told(error)}.") from error
     if fault:
         raise FedreproError(f"{plugin} returns {plain(fault)}.")
     return made

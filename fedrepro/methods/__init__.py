@@ -19,7 +19,6 @@ from pydantic import Field
 
 from fedrepro import plugins
 from fedrepro.core import parameters
-from fedrepro.errors import UsageError, unknown
 from fedrepro.methods.plugged import KIND, load
 from fedrepro.records.config import Stop
 
@@ -142,23 +141,14 @@ LIMITS |= dict.fromkeys(("tau", "threshold"), Field(ge=0, le=1)) | dict.fromkeys
 
 def discover() -> tuple[dict[str, Row], dict[str, str]]:
     """All methods, built in and from plugins, and the faults {name: reason} of the plugins that are left out."""
-    points, faults = plugins.entries(KIND, REGISTRY)
-    found, broken = plugins.tried(KIND, points, plugins.LISTING)
-    return REGISTRY | {name: Row(**fields) for name, fields in found.items()}, faults | broken
+    found, faults = plugins.listed(KIND, REGISTRY)
+    return REGISTRY | {name: Row(**fields) for name, fields in found.items()}, faults
 
 
 @cache
 def find(name: str) -> Row:
     """A method by name; UsageError with the closest name, or with the fault of the plugin that has it."""
-    if name in REGISTRY:
-        return REGISTRY[name]
-    points, faults = plugins.entries(KIND, REGISTRY)
-    found, broken = plugins.tried(KIND, {name: points[name]} if name in points else {}, plugins.RUN)
-    if name in found:
-        return Row(**found[name])
-    if fault := (faults | broken).get(plugins.plain(name, 100)):
-        raise UsageError(f"method {plugins.plain(name, 100)!r} is broken: {fault}.")
-    raise unknown("method", name, {**REGISTRY, **points})
+    return REGISTRY[name] if name in REGISTRY else Row(**plugins.wanted(KIND, REGISTRY, name, "method"))
 
 
 def numerics(name: str) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedrepro.core import trees
 from fedrepro.core.types import Batch, Draw, Members, Method, Phase, State, Task
 from fedrepro.errors import FedreproError
-from fedrepro.plugins import plain, told
+from fedrepro.plugins import blamed, plain
 from fedrepro.records.config import Strict, first_fault
 
 if TYPE_CHECKING:
@@ -66,15 +66,12 @@ def _guard(where: str, function: Callable, check: Callable) -> Callable:
     """The function, with a check of what it returns, which is also given its arguments."""
 
     def call(*given: Any, **named: Any) -> Any:
-        try:
-            made = function(*given, **named)
-            check(made, *given, **named)
-        except FedreproError:
-            raise
-        except Wrong as fault:
-            raise FedreproError(f"{where} {plain(str(fault))}.") from None
-        except (Exception, SystemExit) as error:
-            raise FedreproError(f"{where} raises {told(error)}.") from error
+        with blamed(where):
+            try:
+                made = function(*given, **named)
+                check(made, *given, **named)
+            except Wrong as fault:
+                raise FedreproError(f"{where} {plain(str(fault))}.") from None
         return made
 
     return call

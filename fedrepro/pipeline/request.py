@@ -120,7 +120,7 @@ def enforce(record: Record) -> None:
 
 
 def at_chance(record: Record) -> str:
-    """What to say of an ad hoc run that ends near chance, or below it, on its test data; else ""."""
+    """A hint for an ad hoc run that ends near chance, or below it, on its test data; else ""."""
     found = [each.metrics["test_accuracy"] for each in record.seeds.values() if "test_accuracy" in each.metrics]
     shares = _shares(record)
     if record.run is not None or not found or not shares or fmean(found) > max(shares) + CHANCE:

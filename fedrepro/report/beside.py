@@ -52,7 +52,7 @@ def as_json(runs: Sequence[Run], found: Compared) -> dict[str, Any]:
 
 
 def about(run: Run) -> dict[str, Any]:
-    """What a run is: its name, folder, method, dataset and how its seeds ended."""
+    """A run in short: its name, folder, method, dataset and how its seeds ended."""
     ended = {str(seed): run.record.seeds[seed].ended for seed in run.config.seeds}
     own = {"run": run.name, "folder": str(run.folder), "method": run.config.method, "dataset": run.config.dataset}
     return own | {"seeds": ended}

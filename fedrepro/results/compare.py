@@ -19,7 +19,7 @@ WATCHING = ("samples", "train_every", "test_every", "precision", "step_every", "
 
 
 class Compared(NamedTuple):
-    """What distinguishes runs, the first of which the others are compared with.
+    """The differences between runs, the first of which the others are compared with.
 
     settings: setting -> run -> value, of those in which the runs differ; a run that does not have one lacks.
     metrics:  rows of metric, run, seeds (with a value), mean, spread (the population's standard deviation; NaN of one

@@ -41,7 +41,7 @@ class Listed:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the configuration sets beside method and dataset, without defaults."""
+        """The settings of the configuration beside method and dataset, without defaults."""
         if self.config is None:
             return {}
         own = {"rounds": self.config.rounds} | self.config.hyper | self.config.data

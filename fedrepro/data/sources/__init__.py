@@ -55,12 +55,8 @@ def _made(source: Source, contents: Iterable[tuple[str, np.ndarray]]) -> Raw:
         module, _, reader = source.reader.partition(".")
         return getattr(import_module(f"fedrepro.data.sources.{module}"), reader)(source, contents)
     reader, named = plugins.load(source.reader), f"the reader {source.reader} of source {source.name}"
-    try:
+    with plugins.blamed(named):
         made = reader(source, contents)
-    except FedreproError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise FedreproError(f"{named} raises {plugins.told(error)}.") from error
     if not isinstance(made, Raw):
         raise FedreproError(f"{named} returns a {type(made).__name__} where Raw is wanted.")
     return made

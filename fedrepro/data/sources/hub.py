@@ -26,7 +26,7 @@ TABLE = re.compile(r"(?:[\w-]+/)*[\w-]+\.parquet", re.ASCII)
 
 
 class Locked(Strict):
-    """What was fetched of a repository; `files` have their paths there."""
+    """The files that were fetched from a repository, with their paths there."""
 
     repository: str
     revision: str
@@ -77,7 +77,7 @@ def _listed(source: Source, advice: str) -> Locked:
 
 
 def _locks() -> dict[str, Locked]:
-    """What was fetched, by source; UsageError for a file that cannot be read."""
+    """The locked files by source; UsageError for a lock that cannot be read."""
     try:
         return TypeAdapter(dict[str, Locked]).validate_json(LOCK.read_bytes())
     except FileNotFoundError:

@@ -45,7 +45,7 @@ class Grid(NamedTuple):
 
     @property
     def above(self) -> list[tuple[str, int]]:
-        """What stands above the heads of neighbouring columns, which may be nothing, and how many they are."""
+        """The head above those of neighbouring columns, which may be empty, and how many they are."""
         return [(name, len(list(own))) for name, own in itertools.groupby(column.group for column in self.columns)]
 
 
@@ -55,7 +55,7 @@ def word(status: str) -> str:
 
 
 def value(entry: Entry, kind: str) -> str:
-    """What a column is sorted by: the number that a text begins with, of a verdict the distance from the print."""
+    """The key of sorting by a column: the number that a text begins with, of a verdict the distance from the print."""
     number = NUMBER.match(entry.text.strip(DIGIT))
     if number is None:
         return entry.text if kind == "key" else ""

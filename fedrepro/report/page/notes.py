@@ -1,4 +1,4 @@
-"""What is said about many numbers of a paper is said once on its page: reasons, footnotes, how to read its tables."""
+"""Notes that many numbers of a paper share, each printed once on its page: reasons, footnotes, how to read tables."""
 
 from __future__ import annotations
 
