@@ -10,7 +10,7 @@ from torch.func import grad, grad_and_value
 from fedrepro import methods
 from fedrepro.core import trees
 from fedrepro.core.types import Task
-from fedrepro.nets.mlp import cross_entropy, elu, glorot, mlp, pixels
+from fedrepro.nets.mlp import cross_entropy, elu, glorot, inked, mlp, pixels
 
 POINTS = torch.cat(
     [
@@ -84,6 +84,28 @@ def test_mlp_is_linear_layers_with_elu_between(last):
         h = h @ layer["weight"].double().T + layer["bias"].double()
         h = F.elu(h) if i < 2 or not last else h
     torch.testing.assert_close(net.apply(params, x).double(), h, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("lit", [(0, 1), (1, 2), (0, 3)])
+def test_in_inference_an_mlp_leaves_out_empty_channels(lit):
+    x = torch.zeros(5, 3, 4, 4, dtype=torch.uint8)
+    x[:, lit[0] : lit[1]] = torch.randint(1, 256, (5, lit[1] - lit[0], 4, 4), dtype=torch.uint8)
+    net = mlp(48, 7, 2)
+    params = net.init(torch.Generator().manual_seed(0))
+    plain = net.apply(params, x)
+    # Weights of channels without ink do not count, whatever they are.
+    used = torch.zeros(3, dtype=torch.bool).index_fill(0, torch.arange(*lit), True).repeat_interleave(16)
+    params["fc1"]["weight"] = torch.where(used, params["fc1"]["weight"], torch.nan)
+    with torch.inference_mode():
+        assert inked(x.flatten(1)) == slice(16 * lit[0], 16 * lit[1])
+        torch.testing.assert_close(net.apply(params, x), plain)
+
+
+def test_what_has_ink():
+    x = torch.zeros(2, 6)
+    assert inked(x) == slice(0)
+    x[1, 2], x[0, 4] = -1, torch.nan
+    assert inked(x) == slice(2, 5)
 
 
 def test_pixels():

@@ -11,7 +11,7 @@ from torch import nn
 
 from fedrepro.core import lift, trees
 from fedrepro.errors import UsageError
-from fedrepro.judges.scoring import EVALUATION_ROWS, EVALUATION_VALUES, in_parts, norm, score
+from fedrepro.judges.scoring import EVALUATION_ROWS, EVALUATION_VALUES, by_colour, in_parts, norm, score
 from fedrepro.records.config import Crossings, Stop, Watch
 from fedrepro.training import runs
 from fedrepro.training.train import Training
@@ -465,8 +465,8 @@ def test_a_loss_that_is_not_a_number_is_divergence(training, variant):
 def test_test_sets_on_which_the_loss_is_not_a_number_are_divergence(training, last):
     run = training("fedavg", rounds=6, watch=Watch(test_every=100 if last else 4))
     for lane in run.lanes:
-        x, y = lane.judge.data.tests["test"]
-        lane.judge.data.tests["test"] = torch.full(x.shape, torch.inf), y
+        x, y = lane.judge.sets["test"]
+        lane.judge.sets["test"] = torch.full(x.shape, torch.inf), y
     for _ in run:
         pass
     for lane in run.lanes:
@@ -477,8 +477,8 @@ def test_test_sets_on_which_the_loss_is_not_a_number_are_divergence(training, la
 def test_a_seed_that_crosses_with_a_loss_that_is_not_a_number_has_diverged(training, made_accuracies):
     made_accuracies({0: [0.9, 0.2, 0.9, 0.9, 0.9, 0.9]})
     run = training("fedavg", seeds=(0,), rounds=6, stop=Stop(threshold=0.5, warm_start=0, until=6))
-    x, y = run.lanes[0].judge.data.tests["test"]
-    run.lanes[0].judge.data.tests["test"] = torch.full(x.shape, torch.inf), y
+    x, y = run.lanes[0].judge.sets["test"]
+    run.lanes[0].judge.sets["test"] = torch.full(x.shape, torch.inf), y
     assert list(run) == [1, 2]
     assert (run.lanes[0].status, run.lanes[0].crossed) == ("diverged", {})
 
@@ -492,6 +492,17 @@ def test_evaluation_in_parts_is_evaluation():
     assert torch.equal(in_parts(lambda part: parts.append(len(part)) or part * 2, x), x * 2)
     assert parts == [EVALUATION_ROWS, EVALUATION_ROWS, 3]
     assert torch.equal(in_parts(lambda part: torch.stack([part, -part]), x, dim=1), torch.stack([x, -x]))
+
+
+def test_images_are_sorted_by_their_colour():
+    channel = [2, 0, 1, 0, 2]
+    x = torch.zeros(5, 3, 2, 2, dtype=torch.uint8)
+    x[range(5), channel] = torch.arange(1, 6, dtype=torch.uint8)[:, None, None]
+    sorted_x, y = by_colour(x, torch.arange(5))
+    assert y.tolist() == [1, 3, 2, 0, 4]
+    assert torch.equal(sorted_x, x[y])
+    for whole in (x + 1, torch.zeros(5, 2)):  # no channel is empty, or there are none
+        assert by_colour(whole, y)[0] is whole
 
 
 def test_score_by_hand():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedrepro.core.types import Method, State
 from fedrepro.data import Federation
-from fedrepro.judges.scoring import in_parts, norm, score
+from fedrepro.judges.scoring import by_colour, in_parts, norm, score
 from fedrepro.records.curves import Curve
 
 ABOVE, ROOM = 0.1, 0.02  # of accuracies: what is surely above chance, and what is at it
@@ -47,11 +47,12 @@ class Classified:
 
     def __init__(self, data: Federation, device: torch.device, grad_norm: bool):
         self.data, self.device, self.grad_norm = data, device, grad_norm
+        self.sets = {name: by_colour(x, y) for name, (x, y) in data.tests.items()}
 
     def tests(self, method: Method, state: State) -> dict[str, float]:
         """Accuracy and loss on every test set, and their plain means over the sets of each group."""
         metrics = {}
-        for name, (x, y) in self.data.tests.items():
+        for name, (x, y) in self.sets.items():
             metrics[f"{name}_accuracy"], metrics[f"{name}_loss"] = self._score(method, state, x, y)
         for group, names in self.data.groups.items():
             for what in ("accuracy", "loss"):

@@ -12,27 +12,40 @@ from fedrepro.core import trees
 from fedrepro.core.lift import modes
 from fedrepro.core.types import State
 
-# Rows of one evaluation call: large enough for full-speed products, small enough for the cache; of large images fewer,
-# since what a network makes of them must fit in memory, and of a gradient fewer still, since all of that is kept.
-EVALUATION_ROWS, EVALUATION_VALUES = 1000, 8_000_000
-GRADIENT_PART = 8
+# Rows of one call: enough for full-speed products, few enough for the cache and for one or two colours of ten;
+# of large images fewer, since what a network makes of them must fit in memory, and of a gradient fewer still, since all
+# of that is kept.
+EVALUATION_ROWS, EVALUATION_VALUES = 250, 8_000_000
+GRADIENT_SHARE = 8
 
 
 def in_parts(logits: Callable[[Tensor], Tensor], x: Tensor, dim: int = 0) -> Tensor:
     """`logits` of x [N, ...] in parts of rows, joined along their row axis `dim`."""
     # Clients one after another: a batched product would copy the shared rows once for each of them.
-    with modes(clients="loop"):
+    with modes(clients="loop"), torch.inference_mode():
         return torch.cat([logits(part).float() for part in x.split(rows_at_once(x))], dim)
 
 
-def rows_at_once(x: Tensor) -> int:
-    """How many rows of x [N, ...] one evaluation call takes."""
-    return min(EVALUATION_ROWS, max(1, EVALUATION_VALUES // x[0].numel()))
+def by_colour(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows x [N, ...], y [N], images in the order of their first channel that is not empty, where channels are empty.
+
+    So the images of a part have few colours, and an MLP leaves out the other channels (`nets.mlp.inked`).
+    """
+    filled = x.flatten(2).amax(2) > 0 if x.dim() > 2 else torch.ones(1)
+    if filled.all():
+        return x, y
+    order = filled.byte().argmax(1).argsort(stable=True)
+    return x[order], y[order]
+
+
+def rows_at_once(x: Tensor, share: int = 1) -> int:
+    """How many rows of x [N, ...] one evaluation call takes, where a row may have a `share`-th of the memory."""
+    return max(1, min(EVALUATION_ROWS, EVALUATION_VALUES // share // x[0].numel()))
 
 
 def norm(gradient: Callable[[Tensor, Tensor], State], x: Tensor, y: Tensor) -> float:
     """The L2 norm of the mean over rows x [N, ...], y [N] of a `gradient` that sums over them, taken in parts."""
-    size, total = max(1, rows_at_once(x) // GRADIENT_PART), None
+    size, total = rows_at_once(x, GRADIENT_SHARE), None
     with modes(clients="loop"):
         for part in zip(x.split(size), y.split(size), strict=True):
             found = gradient(*part)

@@ -52,6 +52,12 @@ def elu(x: Tensor) -> Tensor:
     return _Elu.apply(x)
 
 
+def inked(x: Tensor) -> slice:
+    """From the first to the last column of x [N, D] that is not all zeros: of images of one colour, their channel."""
+    columns = ((x.amax(0) != 0) | (x.amin(0) != 0)).nonzero().flatten()
+    return slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else slice(0)
+
+
 def mlp(*widths: int, last: bool = True, bend: Callable[[Tensor], Tensor] | None = None) -> Net:
     """Flatten, then linear layers with ELU between them (flgames-2022, section 7.3.1), or `bend` in its place.
 
@@ -65,9 +71,13 @@ def mlp(*widths: int, last: bool = True, bend: Callable[[Tensor], Tensor] | None
         return {name: glorot((o, i), i, o, o, generator) for name, (i, o) in layers}
 
     def apply(params: State, x: Tensor) -> Tensor:
-        h = pixels(x).flatten(1)
+        h, columns = x.flatten(1), slice(None)
+        if torch.is_inference_mode_enabled():  # so that nothing is batched or differentiated
+            h = h[:, columns := inked(h)]
+        h = pixels(h)
         for name in names:
-            h = F.linear(h, params[name]["weight"], params[name]["bias"])
+            weight = params[name]["weight"]
+            h = F.linear(h, weight[:, columns] if name == names[0] else weight, params[name]["bias"])
             if not last or name != names[-1]:
                 h = (bend or elu)(h)
         return h

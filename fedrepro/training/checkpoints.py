@@ -92,5 +92,5 @@ class Checkpoints:
 
 def names(tensors: dict[str, Tensor], notes: dict) -> tuple:
     """The names of what every checkpoint of a run has; another version may have written others."""
-    always = {name for name in tensors if not name.startswith(("kept.", "model."))}
+    always = {name for name in tensors if not name.startswith("model.")}
     return always, notes.keys(), notes.get("began", {}).keys(), [lane.keys() for lane in notes.get("lanes", ())]

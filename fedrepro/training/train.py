@@ -19,7 +19,7 @@ from fedrepro.data.draws import Feeder
 from fedrepro.errors import UsageError
 from fedrepro.judges.choose import judge
 from fedrepro.judges.classifier import finite
-from fedrepro.judges.scoring import in_parts, score
+from fedrepro.judges.scoring import by_colour, in_parts, score
 from fedrepro.nets.mlp import pixels
 from fedrepro.records.config import RunConfig
 from fedrepro.records.crossings import Passed
@@ -64,10 +64,11 @@ class Training:
         chosen = torch.from_numpy(rows).to(self.device)
         members = set(range(len(data.sizes))) if self.method.members else set()
         # Decoded once, and as autocast would round it every time.
-        seen = pixels(x[chosen]).to(PRECISIONS[self.config.watch.precision])
+        seen, y = by_colour(x[chosen], y[chosen])
+        seen = pixels(seen).to(PRECISIONS[self.config.watch.precision])
         rule = self.config.watch.crossings
         passed = Passed(rule) if rule else None
-        return Lane(seed, data, feeder, judged, (seen, y[chosen]), stale=members, passed=passed)
+        return Lane(seed, data, feeder, judged, (seen, y), stale=members, passed=passed)
 
     def _start(self, lane: Lane) -> State:
         state = self.method.init(lambda client, part: torch_stream(lane.seed, 0, client, part), lane.data.sizes)
@@ -239,10 +240,8 @@ class Training:
         tensors = {f"state.{name}": leaf for name, leaf in trees.leaves(self.state)}
         for lane in self.lanes:
             tensors[f"cursors.{lane.seed}"] = torch.from_numpy(lane.feeder.cursors.copy())
-            if lane.kept is not None:
-                tensors[f"kept.{lane.seed}"] = lane.kept
             tensors |= {f"model.{lane.seed}.{name}": leaf for name, leaf in lane.model.items()}
-        lanes = [{key: getattr(lane, key) for key in Lane.SAVED} | {"stale": sorted(lane.stale)} for lane in self.lanes]
+        lanes = [{key: getattr(lane, key) for key in Lane.SAVED} for lane in self.lanes]
         return tensors, {"round": self.round, "lanes": lanes}
 
     def restore(self, tensors: dict[str, Tensor], notes: dict) -> None:
@@ -257,10 +256,7 @@ class Training:
             for round, metric, value in lane.curve if lane.passed else ():
                 if metric == "train_accuracy":
                     lane.passed.new(round, value)
-            lane.stale = set(saved["stale"])
             lane.feeder.cursors[:] = tensors[f"cursors.{lane.seed}"].numpy()
-            if f"kept.{lane.seed}" in tensors:
-                lane.kept = tensors[f"kept.{lane.seed}"].to(self.device, copy=True)
             own = f"model.{lane.seed}."
             lane.model = {name.removeprefix(own): leaf for name, leaf in tensors.items() if name.startswith(own)}
         self.full = self._full()
