@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedrepro.core import trees
-from fedrepro.core.lift import modes
+from fedrepro.core.lift import evaluation, modes
 from fedrepro.core.types import State
 
 # Rows of one call: enough for full-speed products, few enough for the cache and for one or two colours of ten;
@@ -22,7 +22,7 @@ GRADIENT_SHARE = 8
 def in_parts(logits: Callable[[Tensor], Tensor], x: Tensor, dim: int = 0) -> Tensor:
     """`logits` of x [N, ...] in parts of rows, joined along their row axis `dim`."""
     # Clients one after another: a batched product would copy the shared rows once for each of them.
-    with modes(clients="loop"), torch.inference_mode():
+    with evaluation():
         return torch.cat([logits(part).float() for part in x.split(rows_at_once(x))], dim)
 
 

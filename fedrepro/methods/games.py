@@ -50,6 +50,10 @@ RESPONSES: dict[Response, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+# Rows of one gradient of phi: of all of a client's, what is made of them would leave the cache.
+PHI_ROWS = 1000
+
+
 @dataclass(frozen=True)
 class Variant:
     """How the games differ.
@@ -189,9 +193,10 @@ def learn_phi(game: Game, state: State, batch: Batch) -> tuple[State, Metrics]:
 
     server, w = state["server"], state["clients"]["w"]
     sums = over_clients(grad_and_value(ensemble_loss), (None, None, 0, 0, 0))
+    parts = (leaf.flatten(1, 2).split(PHI_ROWS, 1) for leaf in (batch.x, batch.y, batch.live))
     total = None
-    for t in range(batch.x.shape[1]):
-        part = sums(server["phi"], w, batch.x[:, t], batch.y[:, t], batch.live[:, t])
+    for x, y, live in zip(*parts, strict=True):
+        part = sums(server["phi"], w, x, y, live)
         total = part if total is None else tuple(trees.add(a, b) for a, b in zip(total, part, strict=True))
     gradient, risk = total
     rows = batch.live.sum((1, 2))

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedrepro.core.lift import evaluated
 from fedrepro.core.types import Net, State
 
 
@@ -71,10 +72,9 @@ def mlp(*widths: int, last: bool = True, bend: Callable[[Tensor], Tensor] | None
         return {name: glorot((o, i), i, o, o, generator) for name, (i, o) in layers}
 
     def apply(params: State, x: Tensor) -> Tensor:
-        h, columns = x.flatten(1), slice(None)
-        if torch.is_inference_mode_enabled():  # so that nothing is batched or differentiated
-            h = h[:, columns := inked(h)]
-        h = pixels(h)
+        h = x.flatten(1)
+        columns = inked(h) if evaluated() else slice(None)
+        h = pixels(h[:, columns])
         for name in names:
             weight = params[name]["weight"]
             h = F.linear(h, weight[:, columns] if name == names[0] else weight, params[name]["bias"])
