@@ -17,8 +17,8 @@ from fedrepro.methods.parts import average
 def fedavgm(
     task: Task,
     *,
-    lr: float = 0.01,
-    batch: int = 64,
+    lr: float = 0.05,
+    batch: int = 10,
     epochs: int = 1,
     server_lr: float = 1.0,
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9,
@@ -31,4 +31,4 @@ def fedavgm(
     return Recipe(Draw(size=batch, epochs=epochs), client=optim.sgd(lr), server=server)
 
 
-row = Row(fedavgm, dataset="mnist", rounds=10, optimiser="sgd")
+row = Row(fedavgm, dataset="mnist", rounds=20, optimiser="sgd")

@@ -56,7 +56,7 @@ def test_without_momentum_it_is_federated_averaging():
 
 def test_it_is_found_with_its_defaults():
     found = methods.find("fedavgm")
-    assert (found.dataset, found.rounds, found.hyper["momentum"]) == ("mnist", 10, 0.9)
+    assert (found.dataset, found.rounds, found.hyper["momentum"]) == ("mnist", 20, 0.9)
     assert found.summary.startswith("FedAvgM: ")
 
 
