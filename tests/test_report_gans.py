@@ -65,7 +65,11 @@ def test_figure_4_says_that_it_has_the_median_over_batches_and_checkpoints(made_
     write("mnist-f2u-non-n10-b64", distances("fid", 21, 90))
     points = parts.frame(paper, "points", figure="fig4")
     (axis,) = plots.figure(paper, "fig4", points).axes
-    assert axis.get_ylabel() == "fid, median"
+    assert (axis.get_ylabel(), axis.get_yscale()) == ("fid, median", "log")
+    drawn = plots.figure(paper, "fig4", points)
+    drawn.draw_without_rendering()
+    shown = [text.get_text() for text in drawn.axes[0].get_yticklabels()]
+    assert {"20", "50"} <= {*shown}  # plain numbers
     said = plots.caption(paper, "fig4", points)
     assert "Median over the seeds, the ends of 2 equal parts of training and batch" in said
     assert "4 values" in said
@@ -89,8 +93,8 @@ def test_claims_about_a_level_and_a_stand_in_are_explained(made_up):
 def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside(made_up):
     paper, write = made_up("desk")
     write("mixture-1d-md-gan", {}, samples=("samples.csv", EMPTY.encode()), status="diverged")
-    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()))
-    write("mixture-2d-f2u", {}, samples=("samples.csv", CLOUD.encode()))
+    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()), modes_covered=1)
+    write("mixture-2d-f2u", {}, samples=("samples.csv", CLOUD.encode()), modes_covered=3)
     points = parts.frame(paper, "points", figure="fig5")
     (empty, line), (blank, plane) = np.array(plots.figure(paper, "fig5", points).axes).reshape(2, 2)
     assert (empty.get_title(), line.get_title(), empty.get_ylabel(), blank.get_ylabel()) == (
@@ -103,6 +107,8 @@ def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside
     assert (len(blank.collections), len(plane.collections)) == (0, 4)
     assert [text.get_text() for text in plane.texts] == ["1 of 2 outside"]
     assert plane.get_xlim() == (-5, 5)
+    below = ["modes covered: 1\n(mean of 3 seeds)", "modes covered: 3\n(mean of 3 seeds)"]
+    assert [panel.get_xlabel() for panel in (empty, line, blank, plane)] == ["", below[0], "", below[1]]
     said = plots.caption(paper, "fig5", points)
     assert "1D, MD-GAN" not in said
     assert "MD-GAN, 1D: 3 diverged" in said
@@ -122,8 +128,8 @@ def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):
 
 def test_samples_that_are_not_those_of_the_frame_are_refused(made_up):
     paper, write = made_up("desk")
-    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()))
-    write("mixture-1d-f2a", {}, samples=("samples.csv", LINE.encode()))
+    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()), modes_covered=1)
+    write("mixture-1d-f2a", {}, samples=("samples.csv", LINE.encode()), modes_covered=1)
     points = parts.frame(paper, "points", figure="fig5")
     path = parts.folder(paper, "mixture-1d-f2u") / "samples.csv"
     path.write_text(CLOUD)

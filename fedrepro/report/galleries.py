@@ -51,9 +51,18 @@ def fill(paper: Paper, spec: Figure, rows: dict[str, Sequence[Axes]], columns: l
             if column == columns[0]:
                 axis.set_ylabel(row, fontsize=8)
             if (row, column) in placed:
-                draw(axis, _samples(paper, spec, *placed[row, column].runs, placed[row, column].samples))
+                own = placed[row, column]
+                draw(axis, _samples(paper, spec, *own.runs, own.samples))
+                if own.n:
+                    axis.set_xlabel(_below(own), fontsize=7)
             else:
                 axis.spines[:].set_visible(False)
+
+
+def _below(panel: Any) -> str:
+    """The quantity below a panel; of a run of several seeds, whose first is shown, the mean."""
+    of = f"\n(mean of {panel.n} seeds)" if panel.n > 1 else ""
+    return f"{panel.metric.replace('_', ' ')}: {panel.mean:.3g}{of}"
 
 
 def _samples(paper: Paper, spec: Figure, run: str, digest: str) -> bytes:
