@@ -20,6 +20,9 @@ from PIL import Image
 
 from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper
+from fedrepro.pipeline import request
+from fedrepro.pipeline.request import Request
+from fedrepro.records import paths
 from fedrepro.results import frames, quantities, rankings
 from fedrepro.results.cells import reproduced, spread_out
 
@@ -163,6 +166,16 @@ def test_a_part_of_a_grid_may_be_left_out_and_is_said():
     whole = lifted(NAME, "paper").cells("table1")[1]
     assert whole.runs == ("mnist-md-gan-non-b32", "mnist-md-gan-non-b64")
     assert (whole.grid, whole.lacks) == ((("batch", "32"), ("batch", "64")), ())
+
+
+def test_a_run_that_another_budget_alone_has_can_be_asked_for(monkeypatch):
+    monkeypatch.chdir(REPO)
+    asked = Request(paper=NAME, run="mnist-md-gan-non-n20-b32", budget="desk-more")
+    config, place = request.resolve(asked)
+    assert config == lifted(NAME, "desk-more").run(asked.run)
+    assert (place.run, place.folder.parent) == (None, paths.ADHOC)
+    with pytest.raises(UsageError, match=f"unknown run of {NAME} '{asked.run}'"):
+        request.resolve(replace(asked, budget=None))
 
 
 # What the paper prints
