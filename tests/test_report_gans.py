@@ -114,6 +114,42 @@ def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside
     assert "MD-GAN, 1D: 3 diverged" in said
 
 
+def test_three_seeds_of_a_mixture_have_a_row_each_with_their_modes(made_up):
+    paper, write = made_up("desk-more")
+    for seed, covered in enumerate((3, 2, 3)):
+        run = f"mixture-2d-f2u-norm-s{seed}"
+        write(run, {}, samples=("samples.csv", CLOUD.encode()), modes_covered=covered)
+    drawn = plots.figure(paper, "fig5-2d", parts.frame(paper, "points", figure="fig5-2d"))
+    assert [(axis.get_ylabel(), axis.get_xlabel()) for axis in drawn.axes] == [
+        ("0", "modes covered: 3"), ("1", "modes covered: 2"), ("2", "modes covered: 3")
+    ]  # fmt: skip
+
+
+def test_a_longer_run_is_a_line_beside_the_usual_ones(made_up):
+    paper, write = made_up("desk-more")
+    for run, ends in (("f2u-non-b32-i25000", (2500, 25000)), ("f2u-non-b32", (2500, 5000)), ("f2a-non-b32", (2500,))):
+        curve = dict.fromkeys(ends, 8.0)
+        write(f"mnist-{run}", {"classes_covered": curve, FD: curve})
+    drawn = plots.figure(paper, "iterations", parts.frame(paper, "points", figure="iterations"))
+    assert [axis.get_ylabel() for axis in drawn.axes] == ["classes covered", "fd mnist cnn"]
+    lines = {line.get_label(): list(line.get_xdata()) for line in drawn.axes[0].lines}
+    assert lines == {"F2U, iterations 25000": [2500, 25000], "F2U": [2500, 5000], "F2A": [2500]}
+
+
+def test_another_reading_of_the_loss_is_a_row_below_with_its_source(made_up):
+    paper, write = made_up("paper")
+    for run, value in (("bce-b32", 20), ("bce-b64", 24), ("bce-b32-linear", 50), ("bce-b64-linear", 52), ("b32", 40)):
+        write(f"mnist-f2u-non-{run}", distances("fid", value, value))
+    drawn = sheet(paper, "table5")
+    place = [column.head for column in drawn.columns].index("reading")
+    (row,) = (row for row in drawn.rows if row[place].text == "linear output" and "51.00" in str(row[-3]))
+    (above,) = (other for other in drawn.rows if "22.00" in str(other[-3]))
+    assert drawn.rows.index(row) == drawn.rows.index(above) + 1
+    assert above[place].text == "–"
+    assert "SpectralNormalizationKeras" in drawn.notes[row[place + 1].notes[0] - 1]
+    assert not any("linear" in line for line in drawn.told)  # what is ranked is the table's own
+
+
 def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):
     paper, write = made_up("desk")
     for method, value in (("md-gan", 10), ("f2a", 200)):
