@@ -47,7 +47,7 @@ def clipped(d: Tensor) -> Tensor:
 
 
 # Least squares (Eq. 4 without 1/2); the non-saturating loss of the standard GAN; and the same on the linear output
-# itself, without a sigmoid, as the code of SpectralNormalizationKeras has it, whose networks the paper's are.
+# itself, without a sigmoid, as the code of SpectralNormalizationKeras has it, whose networks the paper's follow.
 LOSSES = {
     "mse": Loss(short_of_one, torch.square, short_of_one, lambda d: d, short_of_one),
     "bce": Loss(unlikely, F.softplus, unlikely, torch.sigmoid, lambda p: -p.clamp(CLAMP, 1).log()),
