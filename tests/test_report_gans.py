@@ -110,6 +110,7 @@ def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside
     below = ["modes covered: 1\n(mean of 3 seeds)", "modes covered: 3\n(mean of 3 seeds)"]
     assert [panel.get_xlabel() for panel in (empty, line, blank, plane)] == ["", below[0], "", below[1]]
     said = plots.caption(paper, "fig5", points)
+    assert "End of training, first seed that did not diverge." in said
     assert "1D, MD-GAN" not in said
     assert "MD-GAN, 1D: 3 diverged" in said
 
@@ -119,7 +120,9 @@ def test_three_seeds_of_a_mixture_have_a_row_each_with_their_modes(made_up):
     for seed, covered in enumerate((3, 2, 3)):
         run = f"mixture-2d-f2u-norm-s{seed}"
         write(run, {}, samples=("samples.csv", CLOUD.encode()), modes_covered=covered)
-    drawn = plots.figure(paper, "fig5-2d", parts.frame(paper, "points", figure="fig5-2d"))
+    points = parts.frame(paper, "points", figure="fig5-2d")
+    drawn = plots.figure(paper, "fig5-2d", points)
+    assert "Rows: seed. End of training. Budget: desk-more" in plots.caption(paper, "fig5-2d", points)
     assert [(axis.get_ylabel(), axis.get_xlabel()) for axis in drawn.axes] == [
         ("0", "modes covered: 3"), ("1", "modes covered: 2"), ("2", "modes covered: 3")
     ]  # fmt: skip

@@ -29,8 +29,9 @@ def said(spec: Figure, points: pd.DataFrame) -> list[str]:
     """What the panels show, and seeds that diverged, whose samples are empty."""
     rows = " × ".join(axis.replace("_", " ") for axis in values(spec.x))
     lost = points[points.diverged > 0].itertuples()
+    seed = "" if len(points) and (points.n == 1).all() else ", first seed that did not diverge"
     return [
-        f"{ENDS[spec.kind]} Rows: {rows}. End of training, first seed that did not diverge. ",
+        f"{ENDS[spec.kind]} Rows: {rows}. End of training{seed}. ",
         *(f"{each.line}, {each.x}: {each.diverged} diverged" for each in lost),
     ]
 
