@@ -537,6 +537,7 @@ quantity = { kind = "rounds" }
 margin = 0
 pairs = [{ high = { dataset = "Toys", type = "none", method = "Plain" }, pick = { low = "smallest" } }]
 """
+OTHER = CLAIM.replace(', pick = { low = "smallest" }', "").replace("margin = 0", 'margin = 0\nbudgets = ["smok"]')
 
 
 @pytest.mark.parametrize(
@@ -550,6 +551,7 @@ pairs = [{ high = { dataset = "Toys", type = "none", method = "Plain" }, pick = 
         (BUDGET, '[[reads]]\nwhen = { metric = "x" }\nmetric = "y"\n' + BUDGET, r"reads\.0\.when: unknown metric 'x'"),
         (BUDGET, '[[reads]]\nmetric = "y_{type}"\n' + BUDGET, r"has an axis in braces, which only a table's own may"),
         (BUDGET, CLAIM + BUDGET, r"claims\.c\.pairs\.0: `pick` chooses a low, and there is none"),
+        (BUDGET, OTHER + BUDGET, r"claims\.c: unknown budget 'smok': did you mean 'smoke'"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_spec_is_one_sentence_with_its_place(tmp_path, old, new, said):
