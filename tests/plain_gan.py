@@ -14,7 +14,7 @@ _spec = importlib.util.spec_from_file_location("plain_loops", Path(__file__).par
 benchmark = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(benchmark)
 
-LAYERS = nn.Linear, nn.Conv2d, nn.ConvTranspose2d, nn.BatchNorm2d
+LAYERS = nn.Linear, nn.Conv2d, nn.ConvTranspose2d, nn.BatchNorm1d, nn.BatchNorm2d
 
 
 def layers(module: nn.Module) -> list[nn.Module]:

@@ -445,7 +445,11 @@ def test_show_method_has_its_settings_with_defaults_and_values(folder):
     for words in ("F2A: the generator is judged", "family gans", "5000 rounds on gan-mnist"):
         assert words in done.out
     cells = [tuple(each.strip() for each in line.split("│")[1:-1]) for line in done.out.splitlines() if "│" in line]
-    assert {("strength", "learnt", "learnt, float"), ("beta", "0.1", "float"), ("loss", "mse", "mse, bce")} < {*cells}
+    assert {
+        ("strength", "learnt", "learnt, float"),
+        ("beta", "0.1", "float"),
+        ("loss", "mse", "mse, bce, bce-linear"),
+    } < {*cells}
     assert fedrepro("show", "method", "f2x").code == 2
 
 

@@ -13,7 +13,7 @@ from fedrepro.errors import UsageError
 from fedrepro.nets import gan
 from fedrepro.nets.gan import normalise, power_start, through
 
-SHAPES = {"dcgan-28": (1, 28, 28), "dcgan-32": (3, 32, 32), "points": (2,)}
+SHAPES = {"dcgan-28": (1, 28, 28), "dcgan-32": (3, 32, 32), "points": (2,), "points with batch norm": (2,)}
 TIGHT = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -31,24 +31,32 @@ def count(params: dict) -> int:
 
 @pytest.fixture(scope="module", params=SHAPES)
 def pair(request):
-    """(shape, generator, critic, parameters of both) of each pair of networks."""
-    shape = SHAPES[request.param]
-    generator, critic = gan.choose(shape)
-    return shape, generator, critic, generator.init(seeded(1)), critic.init(seeded(2))
+    """(name, generator, critic, parameters of both) of each pair of networks."""
+    generator, critic = networks(request.param)
+    return request.param, generator, critic, generator.init(seeded(1)), critic.init(seeded(2))
+
+
+def networks(name: str) -> tuple:
+    return gan.choose(SHAPES[name], norm="with" in name)
 
 
 @pytest.mark.parametrize(
     ("name", "sizes"),
-    [("dcgan-28", (2_274_689, 388_865)), ("dcgan-32", (3_812_355, 932_161)), ("points", (4482, 4417))],
+    [
+        ("dcgan-28", (2_274_689, 388_865)),
+        ("dcgan-32", (3_812_355, 932_161)),
+        ("points", (4482, 4417)),
+        ("points with batch norm", (4482 + 2 * 2 * 64, 4417)),
+    ],
 )
 def test_the_numbers_of_parameters(name, sizes):
     # The first two are the paper's; 2*64+64 + 64*64+64 + 64*2+2 and 2*64+64 + 64*64+64 + 64+1 for points.
-    networks = gan.choose(SHAPES[name])
-    assert tuple(count(each.init(seeded(0))) for each in networks) == sizes
+    assert tuple(count(each.init(seeded(0))) for each in networks(name)) == sizes
 
 
 def test_shapes_and_ranges(pair):
-    shape, generator, critic, g, d = pair
+    name, generator, critic, g, d = pair
+    shape = SHAPES[name]
     samples, stats = generator.apply(g, generator.running(), randn(5, generator.noise), True)
     assert samples.shape == (5, *shape)
     assert samples.dtype == torch.float32
@@ -84,16 +92,23 @@ def perceptron(bend: nn.Module, *widths: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(a, b), bend, nn.Linear(b, c), bend, nn.Linear(c, d))
 
 
+def normed(*widths: int) -> nn.Sequential:
+    a, b, c, d = widths
+    steps = [(nn.Linear(i, o), nn.BatchNorm1d(o), nn.ReLU()) for i, o in ((a, b), (b, c))]
+    return nn.Sequential(*(each for step in steps for each in step), nn.Linear(c, d))
+
+
 MODULES = {
-    (1, 28, 28): lambda: (benchmark.generator(256, 7, (128, 64), 1), benchmark.critic(normal=False)),
-    (3, 32, 32): lambda: (benchmark.generator(512, 4, (256, 128, 64), 3), critic_32()),
-    (2,): lambda: (perceptron(nn.ReLU(), 2, 64, 64, 2), perceptron(nn.LeakyReLU(0.2), 2, 64, 64, 1)),
+    "dcgan-28": lambda: (benchmark.generator(256, 7, (128, 64), 1), benchmark.critic(normal=False)),
+    "dcgan-32": lambda: (benchmark.generator(512, 4, (256, 128, 64), 3), critic_32()),
+    "points": lambda: (perceptron(nn.ReLU(), 2, 64, 64, 2), perceptron(nn.LeakyReLU(0.2), 2, 64, 64, 1)),
+    "points with batch norm": lambda: (normed(2, 64, 64, 2), perceptron(nn.LeakyReLU(0.2), 2, 64, 64, 1)),
 }
 
 
 def test_networks_are_the_modules(pair):
-    shape, generator, critic, g, d = pair
-    g_module, d_module = MODULES[shape]()
+    name, generator, critic, g, d = pair
+    g_module, d_module = MODULES[name]()
     load(g_module, g), load(d_module, d)
     stats = generator.running()
     for turn in range(2):
@@ -110,7 +125,7 @@ def test_networks_are_the_modules(pair):
 
 def test_batched_networks_are_looped_ones(pair):
     # Under vmap convolutions are grouped, and the running statistics are those of each.
-    shape, generator, critic, *_ = pair
+    _, generator, critic, *_ = pair
     several = [(generator.init(seeded(k)), critic.init(seeded(k + 5))) for k in range(2)]
     g, d = trees.stack([each for each, _ in several]), trees.stack([each for _, each in several])
     stats, z = trees.stack([generator.running()] * 2), randn(2, 3, generator.noise)
@@ -147,7 +162,7 @@ def test_batch_norm_is_torchs_module():
 
 
 def test_a_bias_before_batch_norm_has_no_gradient():
-    # Why the generator need not compute it.
+    # Why generators need not compute it.
     module = nn.Sequential(nn.ConvTranspose2d(2, 3, 4, 2, padding=1), nn.BatchNorm2d(3), nn.Tanh()).double()
     module(randn(4, 2, 3, 3).double()).pow(3).sum().backward()
     assert module[0].bias.grad.abs().max() < 1e-12 * module[0].weight.grad.abs().max()
@@ -209,3 +224,8 @@ def test_images_that_no_networks_fit():
     message = "no GAN here makes samples of 2x28x28: take data of 1x28x28, of 3x32x32, or points"
     with pytest.raises(UsageError, match=message):
         gan.choose((2, 28, 28))
+
+
+def test_images_have_batch_norm_in_any_case():
+    with pytest.raises(UsageError, match="norm is for generators of points, and those of images have it in any case"):
+        gan.choose((1, 28, 28), norm=True)

@@ -15,7 +15,7 @@ from fedrepro.methods.gan_losses import LOSSES, aggregated, highest, mean_loss, 
 
 EXAMPLES = settings(max_examples=30, deadline=None)
 SEEDS = st.integers(0, 10**6)
-MSE, BCE = LOSSES["mse"], LOSSES["bce"]
+MSE, BCE, LINEAR = LOSSES["mse"], LOSSES["bce"], LOSSES["bce-linear"]
 
 
 def drawn(seed: int, *shape: int) -> torch.Tensor:
@@ -118,6 +118,21 @@ def test_the_standard_losses_are_torchs():
     torch.testing.assert_close(BCE.persuade(BCE.output(d)).mean(), BCE.fool(d).mean())
     assert BCE.persuade(torch.zeros(1)).item() == pytest.approx(16.118, abs=1e-3)  # -log 1e-7
     assert [MSE.real(d)[0], MSE.fake(d)[0], MSE.fool(d)[0]] == [(d[0] - 1) ** 2, d[0] ** 2, (d[0] - 1) ** 2]
+
+
+def test_cross_entropy_of_linear_outputs_by_hand():
+    # -log p and -log (1 - p) at p = d clipped to [1e-7, 1 - 1e-7]; beyond either end nothing has a slope.
+    d = torch.tensor([-0.5, 0.2, 0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    real, fake = [16.118096, 1.609438, 0.693147, 1e-7], [1e-7, 0.223144, 0.693147, 16.118096]
+    slopes = {LINEAR.real: [0, -5, -2, 0], LINEAR.fake: [0, 1.25, 2, 0], LINEAR.fool: [0, -5, -2, 0]}
+    for loss, values in ((LINEAR.real, real), (LINEAR.fake, fake), (LINEAR.fool, real)):
+        got = loss(d)
+        assert got.tolist() == pytest.approx(values, abs=1e-6)
+        assert torch.autograd.grad(got.sum(), d)[0].tolist() == pytest.approx(slopes[loss])
+    # F2U: of two judgements the higher one counts; F2A: their average, which need not be between 0 and 1.
+    judged = torch.tensor([[0.2, -3.0], [0.5, 2.0]], dtype=torch.float64)
+    assert highest(LINEAR, judged, None)[0].item() == pytest.approx((0.693147 + 0) / 2, abs=1e-6)
+    assert aggregated(0.1, 0.0)(LINEAR, judged, None)[0].item() == pytest.approx((1.049822 + 16.118096) / 2, abs=1e-6)
 
 
 def test_gman_0s_gradient_is_the_mean_of_the_critics():

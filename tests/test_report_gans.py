@@ -65,7 +65,11 @@ def test_figure_4_says_that_it_has_the_median_over_batches_and_checkpoints(made_
     write("mnist-f2u-non-n10-b64", distances("fid", 21, 90))
     points = parts.frame(paper, "points", figure="fig4")
     (axis,) = plots.figure(paper, "fig4", points).axes
-    assert axis.get_ylabel() == "fid, median"
+    assert (axis.get_ylabel(), axis.get_yscale()) == ("fid, median", "log")
+    drawn = plots.figure(paper, "fig4", points)
+    drawn.draw_without_rendering()
+    shown = [text.get_text() for text in drawn.axes[0].get_yticklabels()]
+    assert {"20", "50"} <= {*shown}  # plain numbers
     said = plots.caption(paper, "fig4", points)
     assert "Median over the seeds, the ends of 2 equal parts of training and batch" in said
     assert "4 values" in said
@@ -89,8 +93,8 @@ def test_claims_about_a_level_and_a_stand_in_are_explained(made_up):
 def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside(made_up):
     paper, write = made_up("desk")
     write("mixture-1d-md-gan", {}, samples=("samples.csv", EMPTY.encode()), status="diverged")
-    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()))
-    write("mixture-2d-f2u", {}, samples=("samples.csv", CLOUD.encode()))
+    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()), modes_covered=1)
+    write("mixture-2d-f2u", {}, samples=("samples.csv", CLOUD.encode()), modes_covered=3)
     points = parts.frame(paper, "points", figure="fig5")
     (empty, line), (blank, plane) = np.array(plots.figure(paper, "fig5", points).axes).reshape(2, 2)
     assert (empty.get_title(), line.get_title(), empty.get_ylabel(), blank.get_ylabel()) == (
@@ -103,9 +107,50 @@ def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside
     assert (len(blank.collections), len(plane.collections)) == (0, 4)
     assert [text.get_text() for text in plane.texts] == ["1 of 2 outside"]
     assert plane.get_xlim() == (-5, 5)
+    below = ["modes covered: 1\n(mean of 3 seeds)", "modes covered: 3\n(mean of 3 seeds)"]
+    assert [panel.get_xlabel() for panel in (empty, line, blank, plane)] == ["", below[0], "", below[1]]
     said = plots.caption(paper, "fig5", points)
+    assert "End of training, first seed that did not diverge." in said
     assert "1D, MD-GAN" not in said
     assert "MD-GAN, 1D: 3 diverged" in said
+
+
+def test_three_seeds_of_a_mixture_have_a_row_each_with_their_modes(made_up):
+    paper, write = made_up("desk-more")
+    for seed, covered in enumerate((3, 2, 3)):
+        run = f"mixture-2d-f2u-norm-s{seed}"
+        write(run, {}, samples=("samples.csv", CLOUD.encode()), modes_covered=covered)
+    points = parts.frame(paper, "points", figure="fig5-2d")
+    drawn = plots.figure(paper, "fig5-2d", points)
+    assert "Rows: seed. End of training. Budget: desk-more" in plots.caption(paper, "fig5-2d", points)
+    assert [(axis.get_ylabel(), axis.get_xlabel()) for axis in drawn.axes] == [
+        ("0", "modes covered: 3"), ("1", "modes covered: 2"), ("2", "modes covered: 3")
+    ]  # fmt: skip
+
+
+def test_a_longer_run_is_a_line_beside_the_usual_ones(made_up):
+    paper, write = made_up("desk-more")
+    for run, ends in (("f2u-non-b32-i25000", (2500, 25000)), ("f2u-non-b32", (2500, 5000)), ("f2a-non-b32", (2500,))):
+        curve = dict.fromkeys(ends, 8.0)
+        write(f"mnist-{run}", {"classes_covered": curve, FD: curve})
+    drawn = plots.figure(paper, "iterations", parts.frame(paper, "points", figure="iterations"))
+    assert [axis.get_ylabel() for axis in drawn.axes] == ["classes covered", "fd mnist cnn"]
+    lines = {line.get_label(): list(line.get_xdata()) for line in drawn.axes[0].lines}
+    assert lines == {"F2U, iterations 25000": [2500, 25000], "F2U": [2500, 5000], "F2A": [2500]}
+
+
+def test_another_reading_of_the_loss_is_a_row_below_with_its_source(made_up):
+    paper, write = made_up("paper")
+    for run, value in (("bce-b32", 20), ("bce-b64", 24), ("bce-b32-linear", 50), ("bce-b64-linear", 52), ("b32", 40)):
+        write(f"mnist-f2u-non-{run}", distances("fid", value, value))
+    drawn = sheet(paper, "table5")
+    place = [column.head for column in drawn.columns].index("reading")
+    (row,) = (row for row in drawn.rows if row[place].text == "linear output" and "51.00" in str(row[-3]))
+    (above,) = (other for other in drawn.rows if "22.00" in str(other[-3]))
+    assert drawn.rows.index(row) == drawn.rows.index(above) + 1
+    assert above[place].text == "–"
+    assert "SpectralNormalizationKeras" in drawn.notes[row[place + 1].notes[0] - 1]
+    assert not any("linear" in line for line in drawn.told)  # what is ranked is the table's own
 
 
 def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):
@@ -122,8 +167,8 @@ def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):
 
 def test_samples_that_are_not_those_of_the_frame_are_refused(made_up):
     paper, write = made_up("desk")
-    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()))
-    write("mixture-1d-f2a", {}, samples=("samples.csv", LINE.encode()))
+    write("mixture-1d-f2u", {}, samples=("samples.csv", LINE.encode()), modes_covered=1)
+    write("mixture-1d-f2a", {}, samples=("samples.csv", LINE.encode()), modes_covered=1)
     points = parts.frame(paper, "points", figure="fig5")
     path = parts.folder(paper, "mixture-1d-f2u") / "samples.csv"
     path.write_text(CLOUD)

@@ -62,7 +62,12 @@ def test_the_published_file_is_as_it_was_printed():
 
 
 @pytest.mark.parametrize(
-    ("budget", "runs"), [("paper", 25 + 25 + 12 + 15 + 48 + 2), ("desk", 25 + 25 + 12 + 15 + 30 + 2)]
+    ("budget", "runs"),
+    [
+        ("paper", 25 + 25 + 12 + 15 + 48 + 2 + 5),
+        ("desk", 25 + 25 + 12 + 15 + 30 + 2),
+        ("desk-more", 25 + 25 + 12 + 15 + 36 + 2 + 5 + 1),  # FedProx by another reading; a model of 60 degrees
+    ],
 )
 def test_runs_without_officehome(budget, runs):
     paper = lifted(NAME, budget)
@@ -110,6 +115,31 @@ def test_desk_shortens_three_methods_on_rotated_mnist_and_makes_pacs_small():
             assert (config.data["size"], config.hyper["init"], config.hyper["lr"]) == (32, "scratch", 5e-4)
 
 
+def test_desk_more_is_desk_but_for_what_an_audit_asked_for():
+    desk, more, paper = (lifted(NAME, budget).drafts() for budget in ("desk", "desk-more", "paper"))
+    table3 = {run for run in more if run.startswith("rotated-mnist-fedavg") and run.endswith("r80-k200")}
+    whole = {run for run in more if run.startswith(("rotated-mnist-gen-afl", "rotated-mnist-mm-rex"))}
+    erm = {run for run in more if run.startswith("rotated-mnist-erm")}
+    assert [len(each) for each in (table3, whole, erm)] == [6, 10, 5]
+    for run, draft in more.items():
+        config = draft.config
+        assert config.seeds == ((0, 1, 2) if run in table3 | erm else (0,))
+        assert config.watch.grad_norm == (run in table3 or (run in desk and desk[run].config.watch.grad_norm))
+        if run in whole:
+            assert (config.rounds, config.watch, config.hyper) == (
+                paper[run].config.rounds, paper[run].config.watch, paper[run].config.hyper
+            )  # fmt: skip
+        elif run in desk and run not in table3:
+            assert config.digest() == desk[run].config.digest()  # so that its record stays
+    proximal = {run: draft.config for run, draft in more.items() if run.endswith("-plain")}
+    assert len(proximal) == 5
+    for run, config in proximal.items():
+        released = more[run.removesuffix("-plain")].config
+        assert config == released.model_copy(update={"hyper": released.hyper | {"form": "plain"}})
+        assert (config.hyper["lr"], config.hyper["mu"]) == (1e-3, 0.3)
+    assert {run for run in more if "r320-k400" in run} == {run for run in paper if "r320-k400" in run}
+
+
 def test_norms_are_of_the_runs_of_other_tables_which_alone_measure_them():
     paper = everything(NAME, "paper")
     assert set(paper.table_runs("table7")) < set(paper.table_runs("table6"))
@@ -133,7 +163,7 @@ def test_smoke_has_a_run_of_each_kind():
     assert {config.data["augmentation"] for config in runs.values()} == {"none", "rotation", "blur"}
 
 
-@pytest.mark.parametrize("budget", ["paper", "desk", "smoke"])
+@pytest.mark.parametrize("budget", ["paper", "desk", "desk-more", "smoke"])
 def test_methods_and_datasets_know_every_setting(budget):
     from fedrepro import data, methods
 
@@ -198,7 +228,7 @@ def test_claims_are_true_of_the_printed_numbers():
         return statistics.fmean(quantity(claim, high) - quantity(claim, low) for (high,), (low,) in pairs)
 
     found = {}
-    for name, claim in paper.spec.claims.items():
+    for name, claim in paper.claims.items():  # those of desk-more alone are the same words on other models
         blocks = [((pair,), ()) for pair in _single(claim.pairs)] + [(g.larger, g.smaller) for g in claim.gains]
         differences = [gain(claim, large) - (gain(claim, small) if small else 0) for large, small in blocks]
         found[name] = (sum(difference > claim.margin for difference in differences), len(differences))
@@ -266,6 +296,26 @@ def test_a_cell_is_the_norm_of_its_domain_and_the_summary_has_the_spread_over_do
     assert found[-1].reproduced_spread == "1.871"  # (1.8708 + 3.7417 + 0) / 3, of the domains
     assert {run for row in found for run in row.runs} == {"rotated-mnist-fedavg-none-r320-k200"}
     assert [len(row.measured) for row in found] == [3] * 7
+
+
+def test_the_norms_of_table_3s_models_stand_below_those_of_table_6s(made_up):
+    paper, write = made_up
+    paper = replace(paper, budget="desk-more")
+    seeds = [norms("table7", *[value] * 6) for value in (1, 2, 6)]
+    for run, own in (("r320", seeds[:1]), ("r80", seeds)):
+        made_run = f"rotated-mnist-fedavg-none-{run}-k200"
+        record = made.record(paper, made_run, [(0, 0)] * len(own)) | {"paper": NAME, "run": made_run}
+        for entry, values in zip(record["seeds"].values(), own, strict=True):
+            entry["metrics"] = values | {"id_accuracy": 0.9, "ood_accuracy": 0.8}
+        parts.write(paper, made_run, record)
+    found = parts.only(paper, "table7", augmentation="none")
+    assert [row.reproduced for row in found] == ["1.000"] * 7
+    others = [other for row in found for other in row.readings]
+    assert {(other["reading"], other["reproduced"], other["n_seeds"]) for other in others} == {("80 x 200", "3.000", 3)}
+    assert len(others) == 7
+    assert {run for other in others for run in other["runs"]} == {"rotated-mnist-fedavg-none-r80-k200"}
+    own = parts.only(paper, "table3", augmentation="none", rounds="80")
+    assert [row.reproduced for row in own if row.method == "FedAvg"] == ["90.00", "80.00"]  # of the same run
 
 
 def test_half_of_the_published_norm_is_tolerated_and_nothing_for_its_spread(made_up):

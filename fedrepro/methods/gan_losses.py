@@ -41,10 +41,17 @@ def unlikely(d: Tensor) -> Tensor:
     return F.softplus(-d)
 
 
-# Least squares (Eq. 4 without 1/2), and the non-saturating loss of the standard GAN.
+def clipped(d: Tensor) -> Tensor:
+    """-log p for p = d clipped to [1e-7, 1 - 1e-7]: Keras's binary cross entropy of an output that is taken as p."""
+    return -d.clamp(CLAMP, 1 - CLAMP).log()
+
+
+# Least squares (Eq. 4 without 1/2); the non-saturating loss of the standard GAN; and the same on the linear output
+# itself, without a sigmoid, as the code of SpectralNormalizationKeras has it, whose networks the paper's follow.
 LOSSES = {
     "mse": Loss(short_of_one, torch.square, short_of_one, lambda d: d, short_of_one),
     "bce": Loss(unlikely, F.softplus, unlikely, torch.sigmoid, lambda p: -p.clamp(CLAMP, 1).log()),
+    "bce-linear": Loss(clipped, lambda d: clipped(1 - d), clipped, lambda d: d, clipped),
 }
 
 

@@ -155,18 +155,23 @@ def adversarial(
     task: Task,
     guidance: Guidance,
     *,
-    loss: Literal["mse", "bce"] = "mse",
+    loss: Literal["mse", "bce", "bce-linear"] = "mse",
     spectral: bool = True,
+    norm: bool = False,
     batch: int = 32,
     lr: float = 2e-4,
     b1: Share = 0.5,
     b2: Share = 0.999,
     eps: float = 1e-7,
 ) -> Method:
-    """The method of some guidance; all networks have Adam with `lr`, `b1`, `b2` and `eps`."""
+    """The method of some guidance; all networks have Adam with `lr`, `b1`, `b2` and `eps`.
+
+    spectral: spectral norm in the critics
+    norm:     batch norm in the generator of points; those of images have it in any case
+    """
     if min(task.sizes) < batch:
         raise UsageError(f"a client has {min(task.sizes)} samples: set batch to that number or less.")
-    generator, critic = gan.choose(task.shape)
+    generator, critic = gan.choose(task.shape, norm)
     pair = Pair(generator, critic, LOSSES[loss], optim.fused(lr, b1, b2, eps), guidance, spectral)
     phases = tuple(
         Phase(Draw(batch, noise=(1 + len(panels), generator.noise)), partial(iterate, pair, panels), alone=True)

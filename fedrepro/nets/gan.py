@@ -54,10 +54,12 @@ class Layer(NamedTuple):
     extra: int = 0
 
 
-def choose(shape: tuple[int, ...]) -> tuple[Generator, Critic]:
-    """The pair of networks for data of a shape. UsageError where there is none."""
+def choose(shape: tuple[int, ...], norm: bool = False) -> tuple[Generator, Critic]:
+    """The pair of networks for data of a shape; `norm`: as of `points`. UsageError where there is none."""
     if len(shape) == 1:
-        return points(shape[0])
+        return points(shape[0], norm)
+    if norm:
+        raise UsageError("norm is for generators of points, and those of images have it in any case: leave it out.")
     if shape not in NETS:
         sides = "x".join(map(str, shape))
         raise UsageError(f"no GAN here makes samples of {sides}: take data of 1x28x28, of 3x32x32, or points.")
@@ -76,21 +78,53 @@ def dcgan_32() -> tuple[Generator, Critic]:
     return image_generator(512, 4, (256, 128, 64), 3), image_critic((3, 32, 32), layers, slope=0.1)
 
 
-def points(size: int) -> tuple[Generator, Critic]:
-    """The perceptrons for mixtures of Gaussians in R^size, a choice of ours: z in R^2, two hidden layers of 64."""
-    made, judge = mlp(2, 64, 64, size, bend=F.relu), mlp(size, 64, 64, 1, bend=lambda h: F.leaky_relu(h, 0.2))
+def points(size: int, norm: bool = False) -> tuple[Generator, Critic]:
+    """The perceptrons for mixtures of Gaussians in R^size, a choice of ours: z in R^2, two hidden layers of 64.
 
-    def generate(params: State, stats: State, z: Tensor, train: bool) -> tuple[Tensor, State]:
-        return widened(made.apply(params, z)), stats
-
+    With `norm` the generator has batch norm before the ReLU of its hidden layers, as the deconvolutions of images have.
+    """
+    judge = mlp(size, 64, 64, 1, bend=lambda h: F.leaky_relu(h, 0.2))
     critic = Critic(judge.init, lambda params, x: widened(judge.apply(params, x))[:, 0])
-    return Generator(made.init, dict, generate, 2), critic
+    return perceptron(2, 64, 64, size, norm=norm), critic
 
 
 NETS: dict[tuple[int, ...], Callable[[], tuple[Generator, Critic]]] = {
     (1, 28, 28): dcgan_28,
     (3, 32, 32): dcgan_32,
 }
+
+
+def perceptron(*widths: int, norm: bool) -> Generator:
+    """Linear layers with ReLU between them, and with `norm` batch norm before it; `widths`: z, hidden, ..., x.
+
+    Parameters: "fc1", "norm1", "fc2", ..., each {"weight", "bias"}; running: {"norm1": {"mean", "var"}, ...}.
+    """
+    made, hidden = mlp(*widths, bend=F.relu), dict(enumerate(widths[1:-1], 1)) if norm else {}
+
+    def init(generator: torch.Generator) -> State:
+        params = {}
+        for i, layer in enumerate(made.init(generator).values(), 1):
+            params[f"fc{i}"] = layer
+            if i in hidden:
+                params[f"norm{i}"] = {"weight": torch.ones(hidden[i]), "bias": torch.zeros(hidden[i])}
+        return params
+
+    def running() -> State:
+        return {f"norm{i}": {"mean": torch.zeros(width), "var": torch.ones(width)} for i, width in hidden.items()}
+
+    def apply(params: State, stats: State, z: Tensor, train: bool) -> tuple[Tensor, State]:
+        if not norm:
+            return widened(made.apply(params, z)), stats
+        h, seen = z, {}
+        for i in hidden:
+            weight, bias = params[f"fc{i}"]["weight"], params[f"fc{i}"]["bias"]
+            h = F.linear(h, weight, bias.detach())  # batch norm takes it away again, as it does below
+            h, seen[f"norm{i}"] = batch_norm(params[f"norm{i}"], stats[f"norm{i}"], h, train)
+            h = F.relu(h)
+        last = params[f"fc{len(widths) - 1}"]
+        return widened(F.linear(h, last["weight"], last["bias"])), seen
+
+    return Generator(init, running, apply, widths[0])
 
 
 def image_generator(first: int, side: int, widths: tuple[int, ...], channels: int) -> Generator:
@@ -128,7 +162,7 @@ def image_generator(first: int, side: int, widths: tuple[int, ...], channels: in
 
 
 def batch_norm(params: State, stats: State, x: Tensor, train: bool) -> tuple[Tensor, State]:
-    """Batch norm of x [N, C, H, W] by its own statistics (train) or the running ones, and those to keep."""
+    """Batch norm of x [N, C, ...] by its own statistics (train) or the running ones, and those to keep."""
     mean, var = stats["mean"], stats["var"]
     if train:
         mean, var = mean.clone(), var.clone()  # torch changes them in place

@@ -54,7 +54,7 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     for each in [paper.at(budget) for budget in spec.budgets]:
         try:
             each.drafts()
-            for claim in spec.claims:
+            for claim in each.claims:
                 each.comparisons(claim), each.references(claim)
         except UsageError as error:
             raise UsageError(f"{folder / 'paper.toml'}: {error}") from error

@@ -13,6 +13,7 @@ from fedrepro.papers import comparisons, expand
 from fedrepro.papers.comparisons import Comparison
 from fedrepro.papers.expand import Draft, Study, run_name, settled
 from fedrepro.papers.schema.cells import FIXED, Point, Remark, matches, product, remark_on, values, words
+from fedrepro.papers.schema.claims import Claim
 from fedrepro.papers.schema.figures import Figure, Sheet, Spot
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tables import Read, Table
@@ -26,7 +27,7 @@ Named = TypeVar("Named")
 class Cell:
     """The place of one published number, and the runs that fill it: several with a grid, none where `reason` says why.
 
-    `readings`: (reading, run) of the other readings of the paper that are run for it.
+    `readings`: (reading, runs) of the other readings of the paper that are run for it.
     `read`: the metric of the record that it is, with the axes filled in. `grid`: the axes and values of the grid that
     its runs have; `lacks`: why the others are not run.
     """
@@ -42,12 +43,12 @@ class Cell:
     read: Read = field(hash=False)
     grid: tuple[tuple[str, str], ...] = ()
     lacks: tuple[str, ...] = ()
-    readings: tuple[tuple[str, str], ...] = ()
+    readings: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def trained(self) -> tuple[str, ...]:
         """Its runs and those of its other readings."""
-        return (*self.runs, *(run for _, run in self.readings))
+        return (*self.runs, *(run for _, runs in self.readings for run in runs))
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -116,7 +117,8 @@ class Paper:
         """A figure that is run, by name; UsageError with the closest name where there is none."""
         found = _find(self.spec.figures, figure, f"figure of {self.name}")
         if figure not in self.figures:
-            raise UsageError(f"figure {figure!r} of {self.name} is not run: {self.left_out(figure)[0]}.")
+            why = [*self.left_out(figure), f"budget {self.budget} does not have it"][0]
+            raise UsageError(f"figure {figure!r} of {self.name} is not run: {why}.")
         return found
 
     @property
@@ -149,8 +151,7 @@ class Paper:
     @property
     def sheets(self) -> dict[str, Sheet]:
         """The sample sheets that are drawn at the budget in use."""
-        every = self.spec.sheets.items()
-        return {name: sheet for name, sheet in every if not sheet.budgets or self.budget in sheet.budgets}
+        return {name: sheet for name, sheet in self.spec.sheets.items() if self._here(sheet)}
 
     def sheet(self, sheet: str) -> tuple[str, dict[str, Any]]:
         """The dataset that a sample sheet shows, and the parameters of its synthesis; UsageError for an unknown one."""
@@ -159,6 +160,11 @@ class Paper:
         return settings["dataset"], settings.get("data", {})
 
     # Claims
+
+    @property
+    def claims(self) -> dict[str, Claim]:
+        """The claims that are judged at the budget in use."""
+        return {name: claim for name, claim in self.spec.claims.items() if self._here(claim)}
 
     def comparisons(self, claim: str) -> list[Comparison]:
         """The comparisons of a claim; UsageError where it names a cell that no table and no figure has."""
@@ -216,10 +222,11 @@ class Paper:
         found = []
         for name, table in self.spec.tables.items():
             wanted = set(self.table_runs(name))
-            others = [{}, *({"reading": each.reading} for each in table.readings if each.reading)]
-            for place in (point | other for point in table.points() for other in others):
-                run = run_name(self.spec, place | table.implied)
-                found.append(Filled(place, place | table.implied, run, run in wanted))
+            for point in table.points():
+                cells = [(point, point | table.implied)]
+                cells += [(point | {"reading": r.reading}, r.other(cells[0][1])) for r in table.readings if r.reading]
+                named = ((place, cell, run_name(self.spec, cell)) for place, cell in cells)
+                found += [Filled(place, cell, run, run in wanted) for place, cell, run in named]
         for name in self.spec.figures:
             for (*_, cell), remark in self._spots(name):
                 found.append(Filled(cell, cell, run_name(self.spec, cell), remark is None))
@@ -242,33 +249,34 @@ class Paper:
     def _spots(self, figure: str) -> list[tuple[Spot, Remark | None]]:
         """Where a figure shows its cells, each with the remark that says why it is not run."""
         spec = _find(self.spec.figures, figure, f"figure of {self.name}")
-        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in spec.spots()]
+        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in spec.spots() if self._here(spec)]
+
+    def _here(self, part: Figure | Sheet | Claim) -> bool:
+        """Whether a part is of the budget in use."""
+        return not part.budgets or self.budget in part.budgets
 
     def _remark(self, remarks: tuple[Any, ...], facts: Mapping[str, str]) -> Any:
         return remark_on(remarks, {**facts, "budget": self.budget})
 
     def _cell(self, table: str, point: Point, metric: str) -> Cell:
-        spec, runs, grid, reasons = self.table(table), {}, {}, {}
+        spec, places, grid, reasons = self.table(table), [], {}, {}
         for extra in product(spec.grid):
             if remark := self._remark(spec.not_run, {**point, **extra, "metric": metric}):
                 reasons[remark.reason] = None
             else:
-                runs[run_name(self.spec, point | spec.implied | extra)] = None
+                places.append(point | spec.implied | extra)
                 grid |= dict.fromkeys(extra.items())
+        runs = [run_name(self.spec, place) for place in places]
         variant = ";".join(f"{axis}={value}" for axis, value in point.items() if axis not in FIXED)
-        readings = self._readings(spec, point) if runs else ()
         place = (self.name, table, point["dataset"], variant, point["method"], metric, tuple(runs))
         read = self._remark((*spec.reads, *self.spec.reads), {**point, "metric": metric}) or Read(metric=metric)
         read = read.model_copy(update={"metric": read.metric.format_map(point)})
         if not runs:
             return Cell(*place, next(iter(reasons)), read)
-        return Cell(*place, "", read, tuple(grid), tuple(reasons), readings)
-
-    def _readings(self, spec: Table, point: Point) -> tuple[tuple[str, str], ...]:
-        """The other readings of a cell, each with its run; a table with a grid has none."""
         facts = {**point, "budget": self.budget}
-        others = [each.reading for each in spec.readings if each.reading and matches(each.when, facts)]
-        return tuple((other, run_name(self.spec, point | spec.implied | {"reading": other})) for other in others)
+        others = [each for each in spec.readings if each.reading and matches(each.when, facts)]
+        readings = ((each.reading, tuple(run_name(self.spec, each.other(p)) for p in places)) for each in others)
+        return Cell(*place, "", read, tuple(grid), tuple(reasons), tuple(readings))
 
 
 def _find(there: Mapping[str, Named], name: str, kind: str) -> Named:

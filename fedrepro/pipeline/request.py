@@ -61,8 +61,8 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
         config = changed(_defaults(request), request)
         return config, adhoc(config, request.out)
     paper = load_paper(request.paper)
-    planned = paper.run(request.run)
     config = changed(paper.at(request.budget).run(request.run), request)
+    planned = paper.run(request.run) if request.run in paper.drafts() else None  # another budget may have more runs
     if request.compare:
         if config != planned:
             raise UsageError("--compare trains a planned run as it is: leave out what changes it.")

@@ -29,8 +29,9 @@ def said(spec: Figure, points: pd.DataFrame) -> list[str]:
     """What the panels show, and seeds that diverged, whose samples are empty."""
     rows = " × ".join(axis.replace("_", " ") for axis in values(spec.x))
     lost = points[points.diverged > 0].itertuples()
+    seed = "" if len(points) and (points.n == 1).all() else ", first seed that did not diverge"
     return [
-        f"{ENDS[spec.kind]} Rows: {rows}. End of training, first seed that did not diverge. ",
+        f"{ENDS[spec.kind]} Rows: {rows}. End of training{seed}. ",
         *(f"{each.line}, {each.x}: {each.diverged} diverged" for each in lost),
     ]
 
@@ -51,9 +52,18 @@ def fill(paper: Paper, spec: Figure, rows: dict[str, Sequence[Axes]], columns: l
             if column == columns[0]:
                 axis.set_ylabel(row, fontsize=8)
             if (row, column) in placed:
-                draw(axis, _samples(paper, spec, *placed[row, column].runs, placed[row, column].samples))
+                own = placed[row, column]
+                draw(axis, _samples(paper, spec, *own.runs, own.samples))
+                if own.n:
+                    axis.set_xlabel(_below(own), fontsize=7)
             else:
                 axis.spines[:].set_visible(False)
+
+
+def _below(panel: Any) -> str:
+    """The quantity below a panel; of a run of several seeds, whose first is shown, the mean."""
+    of = f"\n(mean of {panel.n} seeds)" if panel.n > 1 else ""
+    return f"{panel.metric.replace('_', ' ')}: {panel.mean:.3g}{of}"
 
 
 def _samples(paper: Paper, spec: Figure, run: str, digest: str) -> bytes:

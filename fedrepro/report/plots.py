@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
 from fedrepro.papers.load import Paper
 from fedrepro.papers.schema import figures
@@ -133,6 +134,10 @@ def _fill(spec: figures.Figure, panels: dict[str, Axes], places: list[str], line
             if len(own):
                 handles.setdefault(line, _line(axis, own, places, label=line, color=colour, linestyle=dash))
         axis.set_ylabel(label(metric) + _reduced(spec))
+        if spec.log:
+            axis.set_yscale("log")
+            axis.yaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator())
+            axis.yaxis.set_major_formatter("{x:g}")
     if places:
         last.set_xticks(range(len(places)), places)
         last.margins(x=0.1)

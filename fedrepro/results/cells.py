@@ -175,31 +175,29 @@ def _row(
         **_ours(table, cell, number, groups),
         "compared_because": instead.reason if instead else "",
         "deviation": deviation.reason if deviation else "",
-        "thresholds": sorted({each for run in ran if (each := _threshold(run)) is not None}),
+        **_seen(ran),
         **{"runs": list(cell.runs), "lacks": list(cell.lacks)},
         **{"read": cell.read.metric, "spread_of": cell.read.spread, "substitute_metric": cell.read.substitute},
-        "collapsed": sorted({seed for run in ran for seed in run.collapsed}),
         "substitute_data": sorted({run.substitute for run in ran} - {""}),
         "chosen": _chosen(paper, cell.runs[0]) if cell.runs else "",
         **{"budget": paper.budget, "label": label.label},
     }
     fault = next((faults[run] for run in cell.trained if run in faults), "")
     verdict = partial(_compared, table.tolerance, cell, remark_on(table.calibrated, facts), compare=label.compare)
-    others = []
-    for reading, name in cell.readings if not fault else ():
-        own = _ours(table, cell, number, groups, (name,)) | {"runs": [name], "collapsed": runs[name].collapsed}
-        own |= {"thresholds": [each for each in [_threshold(runs[name])] if each is not None], "deviation": ""}
-        own |= verdict(row | own, "", runs[name].ended)
+    ended, others = next((run.ended for run in ran), None), []
+    for reading, names in cell.readings if not fault else ():
+        ran = [runs[name] for name in names]
+        own = _ours(table, cell, number, groups, names) | {"runs": list(names), "deviation": ""} | _seen(ran)
+        own |= verdict(row | own, "", ran[0].ended)
         told = {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in own.items()}
         others.append({"reading": reading} | told)
-    return row | verdict(row, fault, next((run.ended for run in ran), None)) | {"readings": others}
+    return row | verdict(row, fault, ended) | {"readings": others}
 
 
-def _threshold(run: Run) -> float | None:
-    """The training accuracy below which a run stops, if it does."""
-    if run.ended:
-        return run.ended.threshold
-    return run.config.stop.threshold if run.config.stop else None
+def _seen(runs: list[Run]) -> dict[str, list]:
+    """The training accuracies below which runs stop, if they do, and their seeds that collapsed."""
+    thresholds = {rule.threshold for run in runs if (rule := run.ended or run.config.stop)} - {None}
+    return {"thresholds": sorted(thresholds), "collapsed": sorted({seed for run in runs for seed in run.collapsed})}
 
 
 def _beside(paper: Paper, cell: Cell, printed: Numbers) -> tuple[Any, Any]:

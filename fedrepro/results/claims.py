@@ -36,7 +36,7 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
     Raises UsageError where a claim names a metric that a run does not have.
     """
     found = []
-    for name, claim in paper.spec.claims.items():
+    for name, claim in paper.claims.items():
         read, comparisons = readings(paper, name, runs, faults), paper.comparisons(name)
         own = [_evidence(each, read, claim.margin) for each in comparisons]
         own += [] if claim.published is None else [_counted(claim, own)]

@@ -33,12 +33,17 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> Rows:
 
 
 def _panels(paper: Paper, name: str, spots: list, faults: dict[str, str]) -> Rows:
-    """A panel for each run, whose record has the sum of its samples."""
-    found = []
+    """A panel for each run, whose record has the sum of its samples; with the quantity that stands below it."""
+    found, spec = [], paper.figure(name)
     for line, x, run in spots:
-        path = run.folder / paper.figure(name).gallery
+        path = run.folder / spec.gallery
         if path.exists():
-            found.append(_point(line, x, "", [], run) | {"samples": run.record.samples, "capped": 0})
+            below = []
+            if spec.quantity.metric:
+                quantities.check_metric(spec.quantity, run, f"{paper.folder / 'paper.toml'}: figures.{name}")
+                below = quantities.looks(spec.quantity, run)
+            point = _point(line, x, spec.quantity.metric, below, run)
+            found.append(point | {"samples": run.record.samples, "capped": 0})
         else:
             faults.setdefault(run.name, remedied(paper.name, run.name, f"{path} is missing"))
     return found

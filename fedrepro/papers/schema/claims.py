@@ -60,6 +60,7 @@ class Claim(Strict):
     With `published` it is claimed of that many of the pairs; if `pooled`, of those of each block on average, which one
     seed can show. With `gains` in place of pairs, the mean gain of one group of pairs exceeds that of another by
     `margin`. `margin` has the unit of the quantity: points of percent for accuracies, rounds for rounds.
+    `budgets`: those at which it is judged; all, where none is named.
     """
 
     statement: str = Field(min_length=1)
@@ -70,6 +71,7 @@ class Claim(Strict):
     published: int | None = Field(default=None, ge=1)
     pooled: bool = False
     gains: tuple[Gain, ...] = ()
+    budgets: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

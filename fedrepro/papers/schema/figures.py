@@ -41,16 +41,18 @@ class Figure(Kinded):
     curves: metrics over rounds, a panel for each of `metrics` (of curves.csv), a line for each cell, to round `until`.
     levels: a quantity over the values of `x` in their order, a line for each value of `lines`; `x` may be several axes,
     whose values make up one place. `panels`: further metrics, reduced likewise, each in a panel of its own. `grid`:
-    axes of the runs behind one point, which is of all of them.
+    axes of the runs behind one point, which is of all of them. `log`: on a logarithmic axis.
     thresholds: test accuracy against training accuracy at each threshold that stops all seeds, a line for each cell, a
     panel for each method, the printed pairs marked; of runs that test at `watch.crossings`.
     samples, mixtures: what runs ended with, a panel for each cell, the values of `lines` beside, of `x` below another:
-    grids of generated images, or generated points over those of the clients.
+    grids of generated images, or generated points over those of the clients, with a quantity below each panel.
+
+    `budgets`: those at which it is drawn; all, where none is named.
     """
 
     KEYS: ClassVar[dict[str, str]] = {
-        **{"curves": "metrics [until]", "levels": "x lines [quantity] [panels] [grid]", "thresholds": ""},
-        **dict.fromkeys(("samples", "mixtures"), "x lines"),
+        **{"curves": "metrics [until]", "levels": "x lines [quantity] [panels] [grid] [log]", "thresholds": ""},
+        **{"samples": "x lines", "mixtures": "x lines [quantity]"},
     }
     title: str
     cells: Cells = Field(min_length=1)
@@ -62,6 +64,8 @@ class Figure(Kinded):
     quantity: Quantity = Quantity(kind="rounds")
     panels: tuple[str, ...] = ()
     grid: Block = {}
+    log: bool = False
+    budgets: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -93,8 +93,9 @@ class Spec(Strict):
             _exist(f"budgets.{name}.own", "table or figure", budget.own, names)
         for name, table in self.tables.items():
             _exist(f"tables.{name}.instead", "table", (each.table for each in table.instead), self.tables)
-        for name, sheet in self.sheets.items():
-            _exist(f"sheets.{name}", "budget", sheet.budgets, self.budgets)
+        for kind in ("sheets", "figures", "claims"):
+            for name, part in getattr(self, kind).items():
+                _exist(f"{kind}.{name}", "budget", part.budgets, self.budgets)
         return self
 
 

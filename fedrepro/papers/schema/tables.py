@@ -51,12 +51,18 @@ class Instead(Remark):
 
 
 class Reading(Remark):
-    """How we read the paper where it is ambiguous. With a value of the axis `reading` also how else it can be read.
+    """How we read the paper where it is ambiguous. With a `reading` also how else it can be read.
 
-    The cells that it is about then have a further run each, with the settings of that value, shown below their own.
+    The cells that it is about then have further runs, shown below their own: with the settings of that value of the
+    axis `reading`, or those that the table would have had it `implied` these values.
     """
 
     reading: str = ""
+    implied: Point = {}
+
+    def other(self, cell: Point) -> Point:
+        """Where the other runs of a cell stand."""
+        return cell | (self.implied or {"reading": self.reading})
 
 
 class Calibrated(Remark):
