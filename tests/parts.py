@@ -17,7 +17,7 @@ from fedrepro.results.runs import current
 
 def frame(paper: Paper, name: str, **wanted: Any) -> pd.DataFrame:
     """The rows of a frame with these values; of a `figure` or a `claim`, whatever the others lack."""
-    for kind, of in (("figure", paper.spec.figures), ("claim", paper.spec.claims)):
+    for kind, of in (("figure", paper.spec.figures), ("claim", paper.claims)):
         if kind in wanted:
             spec = paper.spec.model_copy(update={f"{kind}s": {wanted[kind]: of[wanted[kind]]}})
             paper = replace(paper, spec=spec)

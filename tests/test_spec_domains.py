@@ -198,7 +198,7 @@ def test_claims_are_true_of_the_printed_numbers():
         return statistics.fmean(quantity(claim, high) - quantity(claim, low) for (high,), (low,) in pairs)
 
     found = {}
-    for name, claim in paper.spec.claims.items():
+    for name, claim in paper.claims.items():
         blocks = [((pair,), ()) for pair in _single(claim.pairs)] + [(g.larger, g.smaller) for g in claim.gains]
         differences = [gain(claim, large) - (gain(claim, small) if small else 0) for large, small in blocks]
         found[name] = (sum(difference > claim.margin for difference in differences), len(differences))

@@ -385,7 +385,7 @@ def test_claims_about_lambda_and_distances_by_hand(made_up):
     write("mnist-md-gan-non-b32", distances(FD, 8, 8, 2500))
     evidence = parts.part(paper, "claims")
     found = {row.claim: row for row in evidence}
-    assert [row.claim for row in evidence] == [*paper.spec.claims]  # the pairs of each are judged together
+    assert [row.claim for row in evidence] == [*paper.claims]  # the pairs of each are judged together
     assert found["rise"].difference == 0.7
     assert (found["saturation"].difference, found["saturation"].n) == (0.888889, 1)
     assert found["forgiving"].difference == 3  # 8 less the median of 4, 6
@@ -397,7 +397,7 @@ def test_a_claim_of_a_level_holds_or_fails_by_its_interval(made_up):
     runs = [f"mixture-{dimensions}-{method}" for dimensions in ("1d", "2d") for method in ("f2u", "f2a")]
     for covered, verdict in (([3, 3, 3, 3], "holds"), ([2, 1, 2, 2], "fails"), ([3, 3, 1, 3], "undecided")):
         for run, value in zip(runs, covered, strict=True):
-            write(run, {}, **{paper.spec.claims["modes"].quantity.metric: value})
+            write(run, {}, **{paper.claims["modes"].quantity.metric: value})
         [row] = parts.part(paper, "claims", claim="modes")
         assert (row.difference, row.n, row.kind, row.verdict) == (sum(covered) / 4, 4, "pooled", verdict)
 

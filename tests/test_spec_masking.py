@@ -95,7 +95,7 @@ def test_femnist_is_dealt_by_writer(budget):
 
 def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
     paper = load_paper("gma-2022", REPO)
-    claim = paper.spec.claims["masking"]
+    claim = paper.claims["masking"]
     printed = {(k[1], k[2], k[3]): float(number.mean) for k, number in made.printed(paper).items()}
     gains = [
         printed[high["dataset"], variant.format("GMA"), high["method"]]

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrepro.errors import FedreproError, UsageError
+from fedrepro.papers.expand import Study
 from fedrepro.papers.load import load_paper
 from fedrepro.papers.schema.tuning import Pilot, Search, Tuned
 from fedrepro.pipeline import tune
@@ -352,16 +353,82 @@ def test_the_better_half_goes_on_to_twice_the_rounds(searched):
 
 
 @pytest.mark.parametrize(
-    ("scores", "kept"),
+    ("scores", "order"),
     [
-        ({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.0}, ["b", "c"]),
-        ({"a": 0.2, "b": 0.2, "c": 0.2}, ["a", "b"]),
+        ({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.0}, ["b", "c", "a", "d"]),
+        ({"a": 0.2, "b": 0.2, "c": 0.3}, ["c", "a", "b"]),
         ({"a": None, "b": 0.1, "c": None, "d": None}, ["b"]),
         ({"a": None}, []),
     ],
 )
-def test_the_better_half(scores, kept):
-    assert tune.better_half(scores) == kept
+def test_the_order_of_points(scores, order):
+    assert tune.ranked(scores) == order
+
+
+# The rule of gma-2022 at its prepared budgets: rates from 0.3 down, 48 rounds, three halvings, the last 16 count
+RATES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+LONG = {"rounds": 48, "last": 16, "halvings": 3, "fall": 0.1, "grid": {"lr": RATES}}
+
+
+def steady(lr, top=1.0):
+    """The accuracy of a rate whose course is smooth, by round: the larger the rate, the faster."""
+    return lambda t: top * (1 - math.exp(-5 * lr * t))
+
+
+def courses(made):
+    """The search of LONG on made curves {rate: (its course, rounds with rejected updates)}; and what was trained."""
+    study = Study("a", search(**LONG), RunConfig(method="fedavg", dataset="mnist", hyper={"lr": "search"}, rounds=48))
+    trained = []
+
+    def train(point):
+        config = study.points[point]
+        course, rejected = made.get(config.hyper["lr"], (steady(config.hyper["lr"]), ()))
+        trained.append((config.hyper["lr"], config.rounds))
+        lost = sum(t <= config.rounds for t in rejected)
+        ended = Seed.model_construct(status="finished", rounds=config.rounds, rejected=lost)
+        return ended, [(t, "validation_accuracy", course(t)) for t in range(1, config.rounds + 1)]
+
+    return lambda: (tune.search(study, train), trained)
+
+
+def test_halving_trains_half_as_many_points_for_twice_the_rounds():
+    entry, trained = courses({})()
+    assert [(rounds, sum(r == rounds for _, r in trained)) for rounds in (6, 12, 24, 48)] == [
+        (6, 6), (12, 3), (24, 2), (48, 1),
+    ]  # fmt: skip
+    assert entry["chosen"] == {"lr": 0.3}
+    expected = sum(steady(0.3)(t) for t in range(33, 49)) / 16  # its own last 16 rounds
+    assert entry["scores"]["lr-0.3"] == pytest.approx(expected, abs=1e-6)
+
+
+def late(lr, at, to):
+    """A course that falls to `to` in round `at`, for good."""
+    return lambda t: steady(lr)(t) if t < at else to
+
+
+@pytest.mark.parametrize(
+    ("made", "chosen", "trained_at"),
+    [
+        ({0.3: (late(0.3, 5, 0.1), ())}, 0.1, {0.3: [6]}),  # falls in the first stage, and does not go on
+        ({0.3: (late(0.3, 40, 0.1), ())}, 0.1, {0.3: [6, 12, 24, 48], 0.1: [6, 12, 24, 48]}),  # only the whole shows it
+        ({0.3: (steady(0.3), (30,))}, 0.1, {0.3: [6, 12, 24, 48], 0.1: [6, 12, 24, 48]}),  # an update is rejected
+        ({0.3: (lambda t: steady(0.3)(t) - 0.09 * (t == 40), ())}, 0.3, {0.1: [6, 12, 24]}),  # nine points are no fall
+        ({0.3: (lambda t: steady(0.3)(t) - 0.11 * (t == 40), ())}, 0.1, {}),  # eleven are, although it comes back
+        ({0.3: (late(0.3, 40, 0.1), ()), 0.1: (late(0.1, 45, 0.2), ())}, 0.03, {0.03: [6, 12, 48], 0.01: [6]}),
+    ],
+)
+def test_a_rate_that_does_not_last_is_out_and_the_next_best_follows(made, chosen, trained_at):
+    entry, trained = courses(made)()
+    assert entry["chosen"] == {"lr": chosen}
+    for lr, rounds in trained_at.items():
+        assert [r for rate, r in trained if rate == lr] == rounds
+    name = f"lr-{max(made)}"
+    assert chosen == 0.3 or None in (entry["scores"][each] for each in entry["scores"] if each.startswith(name))
+
+
+def test_a_search_without_a_rate_that_lasts_finds_nothing():
+    with pytest.raises(FedreproError, match="lost a client's update or fell too far: give search.grid smaller"):
+        courses({lr: (late(lr, 47, -1.0), ()) for lr in RATES})()
 
 
 @pytest.mark.parametrize(

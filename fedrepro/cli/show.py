@@ -193,6 +193,6 @@ def claims(papers: list[Paper], wide: bool) -> Group:
     from fedrepro.report import brief, claims, layout
     from fedrepro.results.evaluate import read
 
-    found = [(paper, read(paper).claims) for paper in papers if paper.spec.claims]
+    found = [(paper, read(paper).claims) for paper in papers if paper.claims]
     drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in found)
     return Group(*drawn) if found else Group(Text("there are no claims"))

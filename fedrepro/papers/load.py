@@ -50,11 +50,14 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     spec, tuned = _spec(folder / "paper.toml"), _tuned(folder / "tuned.json")
     if budget not in spec.budgets:
         raise UsageError(f"{root / PARAMS}: {unknown(f'budget of {name}', budget, spec.budgets)}")
+    if spec.budgets[budget].prepared:
+        fault = f"budget {budget!r} of {name} is prepared and not in use"
+        raise UsageError(f"{root / PARAMS}: {fault}: move its records to runs/, and take `prepared` out.")
     paper = Paper(name, root, budget, spec, tuned)
     for each in [paper.at(budget) for budget in spec.budgets]:
         try:
             each.drafts()
-            for claim in spec.claims:
+            for claim in each.claims:
                 each.comparisons(claim), each.references(claim)
         except UsageError as error:
             raise UsageError(f"{folder / 'paper.toml'}: {error}") from error

@@ -13,6 +13,7 @@ from fedrepro.papers import comparisons, expand
 from fedrepro.papers.comparisons import Comparison
 from fedrepro.papers.expand import Draft, Study, run_name, settled
 from fedrepro.papers.schema.cells import FIXED, Point, Remark, matches, product, remark_on, values, words
+from fedrepro.papers.schema.claims import Claim
 from fedrepro.papers.schema.figures import Figure, Sheet, Spot
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tables import Read, Table
@@ -94,6 +95,11 @@ class Paper:
         _find(self.spec.budgets, budget, f"budget of {self.name}")
         return self if budget == self.budget else replace(self, budget=budget)
 
+    @property
+    def prepared(self) -> bool:
+        """Whether the budget is one that is still to be trained, beside the one in use."""
+        return self.spec.budgets[self.budget].prepared
+
     # Tables
 
     def table(self, table: str) -> Table:
@@ -116,7 +122,8 @@ class Paper:
         """A figure that is run, by name; UsageError with the closest name where there is none."""
         found = _find(self.spec.figures, figure, f"figure of {self.name}")
         if figure not in self.figures:
-            raise UsageError(f"figure {figure!r} of {self.name} is not run: {self.left_out(figure)[0]}.")
+            reason = next(iter(self.left_out(figure)), f"it is not drawn at budget {self.budget}")
+            raise UsageError(f"figure {figure!r} of {self.name} is not run: {reason}.")
         return found
 
     @property
@@ -149,8 +156,7 @@ class Paper:
     @property
     def sheets(self) -> dict[str, Sheet]:
         """The sample sheets that are drawn at the budget in use."""
-        every = self.spec.sheets.items()
-        return {name: sheet for name, sheet in every if not sheet.budgets or self.budget in sheet.budgets}
+        return {name: sheet for name, sheet in self.spec.sheets.items() if self._shows(sheet)}
 
     def sheet(self, sheet: str) -> tuple[str, dict[str, Any]]:
         """The dataset that a sample sheet shows, and the parameters of its synthesis; UsageError for an unknown one."""
@@ -159,6 +165,11 @@ class Paper:
         return settings["dataset"], settings.get("data", {})
 
     # Claims
+
+    @property
+    def claims(self) -> dict[str, Claim]:
+        """The claims that are judged at the budget in use."""
+        return {name: claim for name, claim in self.spec.claims.items() if self._shows(claim)}
 
     def comparisons(self, claim: str) -> list[Comparison]:
         """The comparisons of a claim; UsageError where it names a cell that no table and no figure has."""
@@ -197,7 +208,7 @@ class Paper:
     def chosen(self, run: str) -> dict[str, int | float]:
         """The hyper-parameters that a search chose for a run; empty where it needs none, or it is still to be made."""
         draft = self._draft(run)
-        found = self.tuned.get(draft.study.run) if draft.study else None
+        found = self.tuned.get(draft.study.name) if draft.study else None
         return {key: value for key, value in (found.chosen if found else {}).items() if key in unset(draft.config)}
 
     @cached_property
@@ -205,7 +216,7 @@ class Paper:
         drafts: dict[str, Draft] = {}
         for each in self._filled:
             if each.wanted:
-                draft = expand.draft(self.spec, each.cell, self.budget)
+                draft = expand.draft(self.spec, each.cell, self.budget, self.tuned)
                 if drafts.setdefault(each.run, draft) != draft:
                     raise UsageError(f"two settings share the name {each.run!r}; rename one.")
         return drafts
@@ -242,7 +253,13 @@ class Paper:
     def _spots(self, figure: str) -> list[tuple[Spot, Remark | None]]:
         """Where a figure shows its cells, each with the remark that says why it is not run."""
         spec = _find(self.spec.figures, figure, f"figure of {self.name}")
+        if not self._shows(spec):
+            return []
         return [(spot, self._remark(spec.not_run, spot.cell)) for spot in spec.spots()]
+
+    def _shows(self, part: Figure | Sheet | Claim) -> bool:
+        """Whether a part of the spec is of the budget in use."""
+        return not part.budgets or self.budget in part.budgets
 
     def _remark(self, remarks: tuple[Any, ...], facts: Mapping[str, str]) -> Any:
         return remark_on(remarks, {**facts, "budget": self.budget})

@@ -64,9 +64,9 @@ def _perform(job: Job, device: str, display: Display) -> None:
             with runs.locked(Place(extractors.FOLDER, job.kind, name)):
                 networks.make(name, display.say)
         case "point", (paper, run, point):
-            tune.point(paper, run, point, shown, device=device)
+            tune.point(paper, run, point, shown, budget=job.budget, device=device)
         case "study", (paper, run):
-            tune.tune(paper, run, shown, device=device)
+            tune.tune(paper, run, shown, budget=job.budget, device=device)
         case _, (paper, run):
             config, where = _run(job, paper, run)
             runs.execute(config, where, device=device, watch=display.watch, say=display.say)
@@ -76,6 +76,6 @@ def _run(job: Job, paper: str, run: str) -> tuple[RunConfig, Place]:
     """The run of a job and its place; one whose pilot or search was still to be made has what that found."""
     if job.trains:
         return job.trains.config, job.trains.place
-    loaded = load_paper(paper)
+    loaded = load_paper(paper).at(job.budget)
     config = loaded.run(run)
     return config, place(loaded, run, config)

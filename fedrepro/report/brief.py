@@ -68,8 +68,8 @@ def table(sheet: Sheet, width: int) -> Text:
 def claims(paper: Paper, frame: pd.DataFrame) -> Group:
     """The claims of a paper: verdict, name, how many comparisons went which way, and what the paper says."""
     found, parts = verdicts(frame), [Text(f"{paper.name}: {paper.spec.title}", style="bold")]
-    longest = max(map(len, paper.spec.claims))
-    for name, claim in paper.spec.claims.items():
+    longest = max(map(len, paper.claims))
+    for name, claim in paper.claims.items():
         own = frame[(frame.claim == name) & (frame.kind != "count")]
         counts = ", ".join(f"{count} {each}" for each, count in Counter(own.verdict).items())
         parts.append(Text.assemble((f"{found[name]:<9}", STYLES[found[name]]), f"  {name:<{longest}}  {counts}"))

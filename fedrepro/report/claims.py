@@ -34,7 +34,7 @@ HOW = {  # kind of a quantity -> how it is measured
 def sheet(paper: Paper, claims: pd.DataFrame) -> Sheet:
     """The frame `claims` of a paper, row by row; below, the claims with their verdicts, and how these come about."""
     found, replaced, legend = verdicts(claims), substitutes(paper), []
-    for name, claim in paper.spec.claims.items():
+    for name, claim in paper.claims.items():
         said = f"“{claim.statement}” ({claim.place}). {measured(claim, replaced)}"
         legend.append(f"{name}: {found[name]}. {said}")
     columns = [Column("claim", "key"), Column("pair", "key"), Column("difference", "fact")]
@@ -51,7 +51,7 @@ def sheet(paper: Paper, claims: pd.DataFrame) -> Sheet:
 
 def judged(paper: Paper, claims: pd.DataFrame) -> list[str]:
     """How the verdicts on a paper's claims come about, and what they are about: one line for each thing to know."""
-    specs = paper.spec.claims.values()
+    specs = paper.claims.values()
     return lines(
         "claims",
         counted=any(claim.published is not None for claim in specs),
@@ -78,7 +78,7 @@ def measured(claim: Claim, replaced: Collection[str]) -> str:
 def substitutes(paper: Paper) -> dict[str, str]:
     """The metrics that the claims are about -> what stands in for them in the records."""
     found: dict[str, dict[str, None]] = {}
-    for name, claim in paper.spec.claims.items():
+    for name, claim in paper.claims.items():
         if metric := claim.quantity.metric:
             runs = dict.fromkeys(run for comparison in paper.comparisons(name) for run in comparison.runs)
             found.setdefault(metric, {}).update(dict.fromkeys(paper.read(metric, run).substitute for run in runs))

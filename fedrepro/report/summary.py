@@ -36,7 +36,7 @@ def text(paper: Paper, found: Reproduction) -> str:
     absent = _listed(of_tables(paper, found.cells, "not-run") + of_figures(paper))
     parts = [
         _tables(paper, found.cells) if len(found.cells) else "The paper prints no numbers that could be compared.",
-        _claims(paper, verdicts(found.claims)) if paper.spec.claims else "",
+        _claims(paper, verdicts(found.claims)) if paper.claims else "",
         f"Outside tolerance, declared, and why:\n\n{deviating}" if deviating else "",
         f"Not run, and why:\n\n{absent}" if absent else "",
     ]
@@ -59,7 +59,7 @@ def _counted(first: list[str], rows: list[Row], last: list[str]) -> str:
 def _claims(paper: Paper, found: Mapping[str, str]) -> str:
     rows = [
         [name, found[name], f"“{' '.join(claim.statement.split())}” ({claim.place})".replace("|", "\\|")]
-        for name, claim in paper.spec.claims.items()
+        for name, claim in paper.claims.items()
     ]
     return grid(["claim", "verdict", "what the paper says"], rows, [True, True, True])
 

@@ -80,6 +80,6 @@ def _texts(paper: Paper, found: Reproduction) -> Iterator[tuple[Path, str]]:
     for figure in paper.figures:
         points = found.points[found.points.figure == figure]
         yield paths.figure(paper.name, figure, paper.root), plots.svg(paper, figure, points)
-    if paper.spec.claims:
+    if paper.claims:
         yield paths.claims(paper.name, paper.root), layout.markdown(claims.sheet(paper, found.claims))
     yield paths.summary(paper.name, paper.root), summary.text(paper, found)

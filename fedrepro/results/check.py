@@ -59,7 +59,7 @@ def check(papers: list[Paper]) -> Check:
         found.counts[paper.name] = {table: counts(own) for table, own in by_table(paper, fresh.cells).items()}
         specs = paper.spec.tables.items()
         found.tolerances[paper.name] = {table: tolerated(spec.tolerance) for table, spec in specs}
-        if paper.spec.claims:
+        if paper.claims:
             found.claims[paper.name] = claims.verdicts(fresh.claims)
         found.problems.extend(problems(paper, fresh))
     return found._replace(cells=pd.concat(every, ignore_index=True))

@@ -36,7 +36,7 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
     Raises UsageError where a claim names a metric that a run does not have.
     """
     found = []
-    for name, claim in paper.spec.claims.items():
+    for name, claim in paper.claims.items():
         read, comparisons = readings(paper, name, runs, faults), paper.comparisons(name)
         own = [_evidence(each, read, claim.margin) for each in comparisons]
         own += [] if claim.published is None else [_counted(claim, own)]
@@ -57,7 +57,7 @@ def readings(paper: Paper, name: str, runs: dict[str, Run], faults: dict[str, st
         values[run], censored[run] = {}, {}
         if run not in runs:
             continue
-        quantity = quantities.of_record(paper.spec.claims[name].quantity, paper, run)
+        quantity = quantities.of_record(paper.claims[name].quantity, paper, run)
         quantities.check_metric(quantity, runs[run], f"{paper.folder / 'paper.toml'}: claims.{name}: run {run}")
         try:
             found, cut = quantities.read(quantity, runs[run], runs.get(references.get(run) or ""))

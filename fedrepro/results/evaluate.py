@@ -80,8 +80,8 @@ def _expected(paper: Paper, name: str) -> list[str]:
         return [*(run for cell in every for run in cell.runs), *(" ".join(cell.key) for cell in every)]
     if name == "points":
         return [*(run for figure in paper.figures for run in paper.figure_runs(figure)), *paper.figures]
-    compared = (each for claim in paper.spec.claims for each in paper.comparisons(claim))
-    return [*(run for each in compared for run in each.runs), *paper.spec.claims]
+    compared = (each for claim in paper.claims for each in paper.comparisons(claim))
+    return [*(run for each in compared for run in each.runs), *paper.claims]
 
 
 def texts(paper: Paper, found: Reproduction) -> dict[Path, str]:

@@ -59,13 +59,15 @@ class Claim(Strict):
 
     With `published` it is claimed of that many of the pairs; if `pooled`, of those of each block on average, which one
     seed can show. With `gains` in place of pairs, the mean gain of one group of pairs exceeds that of another by
-    `margin`. `margin` has the unit of the quantity: points of percent for accuracies, rounds for rounds.
+    `margin`. `margin` has the unit of the quantity: points of percent for accuracies, rounds for rounds. `budgets`:
+    those at which it is judged; all, where none is named.
     """
 
     statement: str = Field(min_length=1)
     place: str = Field(min_length=1)
     quantity: Quantity
     margin: float
+    budgets: tuple[str, ...] = ()
     pairs: tuple[Pairs, ...] = ()
     published: int | None = Field(default=None, ge=1)
     pooled: bool = False

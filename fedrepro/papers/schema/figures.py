@@ -46,6 +46,7 @@ class Figure(Kinded):
     panel for each method, the printed pairs marked; of runs that test at `watch.crossings`.
     samples, mixtures: what runs ended with, a panel for each cell, the values of `lines` beside, of `x` below another:
     grids of generated images, or generated points over those of the clients.
+    `budgets`: those at which it is drawn; all, where none is named.
     """
 
     KEYS: ClassVar[dict[str, str]] = {
@@ -53,6 +54,7 @@ class Figure(Kinded):
         **dict.fromkeys(("samples", "mixtures"), "x lines"),
     }
     title: str
+    budgets: tuple[str, ...] = ()
     cells: Cells = Field(min_length=1)
     not_run: tuple[Remark, ...] = ()
     metrics: tuple[str, ...] = Field(default=(), min_length=1)

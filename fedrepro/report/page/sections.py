@@ -113,7 +113,7 @@ def _claims(paper: Paper, frame: pd.DataFrame) -> Iterator[Part]:
     sheet, decided, replaced = claims.sheet(paper, frame), verdicts(frame), claims.substitutes(paper)
     told = pd.Series(sheet.rows, frame.index, dtype=object)
     for name, own in frame.groupby("claim", sort=False):
-        spec, entries = paper.spec.claims[name], told[own.index]
+        spec, entries = paper.claims[name], told[own.index]
         columns = [aligned([row[n].text.replace("-", MINUS) for row in entries]) for n in (2, 3, 4)]
         notes = [[sheet.notes[number - 1] for number in row[-1].notes] for row in entries]
         yield {
