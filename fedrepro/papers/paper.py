@@ -18,6 +18,7 @@ from fedrepro.papers.schema.figures import Figure, Sheet, Spot
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tables import Read, Table
 from fedrepro.papers.schema.tuning import Tuned, unset
+from fedrepro.records import paths
 from fedrepro.records.config import RunConfig
 
 Named = TypeVar("Named")
@@ -99,6 +100,12 @@ class Paper:
     def prepared(self) -> bool:
         """Whether the budget is one that is still to be trained, beside the one in use."""
         return self.spec.budgets[self.budget].prepared
+
+    def home(self, run: str, method: str) -> Path:
+        """The folder of the record of a run by a method."""
+        if self.prepared:
+            return paths.prepared(self.name, self.budget, run, self.root)
+        return paths.run(self.name, method, run, self.root)
 
     # Tables
 
@@ -231,9 +238,10 @@ class Paper:
             for place in (point | other for point in table.points() for other in others):
                 run = run_name(self.spec, place | table.implied)
                 found.append(Filled(place, place | table.implied, run, run in wanted))
-        for name in self.spec.figures:
-            for (*_, cell), remark in self._spots(name):
-                found.append(Filled(cell, cell, run_name(self.spec, cell), remark is None))
+        for figure in self.spec.figures.values():
+            for *_, cell in figure.spots():
+                wanted = self._shows(figure) and self._remark(figure.not_run, cell) is None
+                found.append(Filled(cell, cell, run_name(self.spec, cell), wanted))
         return found
 
     @cached_property

@@ -101,9 +101,7 @@ def _methods(paper: Paper) -> dict[str, str]:
 
 def place(paper: Paper, run: str, config: RunConfig) -> Place:
     """The place of a planned run, or of one at a prepared budget."""
-    own = paths.run(paper.name, config.method, run, paper.root)
-    folder = paths.prepared(paper.name, paper.budget, run, paper.root) if paper.prepared else own
-    return Place(folder, paper.name, run, paper.budget)
+    return Place(paper.home(run, config.method), paper.name, run, paper.budget)
 
 
 def studied(paper: Paper, study: Study, point: str) -> Planned:
