@@ -11,6 +11,7 @@ from fedrepro.errors import Busy
 from fedrepro.judges import extractors, networks
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline import tune
+from fedrepro.pipeline.adopt import adopt
 from fedrepro.pipeline.plan import Job
 from fedrepro.pipeline.run import place
 from fedrepro.records.config import RunConfig
@@ -69,6 +70,7 @@ def _perform(job: Job, device: str, display: Display) -> None:
             tune.tune(paper, run, shown, budget=job.budget, device=device)
         case _, (paper, run):
             config, where = _run(job, paper, run)
+            adopt(config, where, display.say)
             runs.execute(config, where, device=device, watch=display.watch, say=display.say)
 
 
