@@ -17,6 +17,10 @@ from fedrepro.papers.expand import Study
 from fedrepro.papers.load import load_paper
 from fedrepro.papers.schema.tuning import Pilot, Search, Tuned
 from fedrepro.pipeline import tune
+from fedrepro.pipeline.job import perform
+from fedrepro.pipeline.plan import plan
+from fedrepro.pipeline.request import Request, resolve
+from fedrepro.pipeline.run import Only
 from fedrepro.records.config import RunConfig, Stop
 from fedrepro.records.curves import read_curves
 from fedrepro.records.record import Seed
@@ -327,6 +331,89 @@ def test_masked_runs_share_the_search_of_their_base(searched):
     assert "eps" not in record["config"]["hyper"]
     config = load_paper("toy").run("digits-plain-gma")
     assert (config.hyper["lr"], config.hyper["eps"], config.data) == (entry["chosen"]["lr"], 1e-6, {})
+
+
+TWICE = (
+    SEARCH.replace("hyper = { eps = 1e-6 }", 'hyper = { eps = "search" }')
+    .replace("grid = { lr", "grid = { eps = [1e-6, 1.0], lr")
+    .replace(
+        "[axes.dataset.Digits]",
+        '[[search.others]]\nwhen = { aggregation = "GMA" }\nhyper = ["eps"]\n\n[axes.dataset.Digits]',
+        1,
+    )
+)
+
+
+def test_a_second_search_finds_what_the_usual_one_leaves_open(searched):
+    searched.write_text(TWICE)
+    run, entry, _ = find("digits-plain-gma")
+    assert (run, list(entry["chosen"])) == ("digits-plain", ["lr"])
+    run, second, log = find("digits-plain-gma")
+    assert (run, list(second["chosen"])) == ("digits-plain-gma", ["eps"])
+    assert log.titles[0].startswith("search of digits-plain-gma, toy: eps-1e-06, 1 of 2")
+    record = json.loads((STUDY / "digits-plain-gma/eps-1.0/record.json").read_text())
+    assert record["config"]["hyper"] | {"eps": 1.0} == record["config"]["hyper"]
+    assert record["config"]["hyper"]["lr"] == entry["chosen"]["lr"]
+    found = load_paper("toy").run("digits-plain-gma").hyper
+    assert (found["lr"], found["eps"]) == (entry["chosen"]["lr"], second["chosen"]["eps"])
+
+
+def test_both_searches_come_before_the_run(searched):
+    searched.write_text(TWICE)
+    for job in plan([load_paper("toy")], Only(run="digits-plain-gma")).ordered:
+        perform(job, "cpu")
+    assert list(json.loads(TUNED.read_text())) == ["digits-plain", "digits-plain-gma"]
+    assert not plan([load_paper("toy")], Only(run="digits-plain-gma")).jobs
+
+
+PREPARED = """
+[budgets.long]
+label = "longer"
+on = "paper"
+prepared = true
+
+[[budgets.long.rules]]
+settings = { rounds = 60, search = { name = "long", rounds = 6 } }
+"""
+
+
+def test_a_prepared_budget_has_searches_and_records_of_its_own(searched):
+    run, entry, _ = find("digits-plain")
+    searched.write_text(SEARCH + PREPARED)
+    jobs = plan([load_paper("toy")], Only(run="digits-plain"), "long").ordered
+    assert jobs[-1].command == "fedrepro train --paper toy --run digits-plain --budget long"
+    assert jobs[-2].command == "fedrepro tune --paper toy --run digits-plain --budget long"
+    for job in jobs:
+        perform(job, "cpu")
+    found = json.loads(TUNED.read_text())
+    assert (list(found), found["digits-plain"]) == (["digits-plain", "digits-plain-long"], entry)
+    assert found["digits-plain-long"]["rounds"] == 6
+    record = json.loads(Path("studies/toy/long/digits-plain/record.json").read_text())
+    assert (record["run"], record["budget"], record["config"]["rounds"]) == ("digits-plain", "long", 60)
+    assert record["config"]["hyper"]["lr"] == found["digits-plain-long"]["chosen"]["lr"]
+    assert not Path("runs").exists()
+    assert Path("studies/toy/digits-plain-long/lr-0.05/record.json").exists()
+    assert not plan([load_paper("toy")], Only(run="digits-plain"), "long").jobs
+    assert resolve(Request(paper="toy", run="digits-plain", budget="long"))[1].folder == Path(
+        "studies/toy/long/digits-plain"
+    )
+    assert load_paper("toy").run("digits-plain").hyper["lr"] == entry["chosen"]["lr"]
+
+
+def test_a_prepared_budget_is_not_the_one_in_use(searched):
+    searched.write_text(SEARCH + PREPARED)
+    Path("params.yaml").write_text("toy:\n  budget: long\n")
+    with pytest.raises(UsageError, match="budget 'long' of toy is prepared and not in use: move its records to runs/"):
+        load_paper("toy")
+
+
+@pytest.mark.parametrize(
+    ("on", "message"), [("lang", "budgets.long.on: unknown budget 'lang'"), ("long", "'long' builds on itself")]
+)
+def test_what_a_budget_builds_on_is_there(searched, on, message):
+    searched.write_text(SEARCH + PREPARED.replace('on = "paper"', f'on = "{on}"'))
+    with pytest.raises(UsageError, match=message):
+        load_paper("toy")
 
 
 def halved(spec, **rule):

@@ -102,12 +102,16 @@ def _on(base: Point, point: Point) -> Point:
     return point | {axis: value for axis, value in base.items() if axis in point}
 
 
-def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned]) -> RunConfig:
-    """The run with what its study found. Raises UsageError where that is missing, or had other settings."""
+def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned], budget: str | None = None) -> RunConfig:
+    """The run with what its study found. Raises UsageError where that is missing, or had other settings.
+
+    `budget`: that which the remedy must name.
+    """
     if draft.study is None:
         return draft.config
     study, rule = draft.study, draft.study.rule
-    found, command = tuned.get(study.name), f"`fedrepro tune --paper {paper} --run {study.run}`"
+    option = f" --budget {budget}" if budget else ""
+    found, command = tuned.get(study.name), f"`fedrepro tune --paper {paper} --run {study.run}{option}`"
     if found is None:
         what = " and ".join(rule.open(draft.config))
         raise UsageError(f"run {run!r} of {paper} has no {what} yet: find it with {command}.")

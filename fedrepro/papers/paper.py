@@ -199,11 +199,12 @@ class Paper:
 
     def runs(self) -> dict[str, RunConfig]:
         """Every run, with what its study found; UsageError where a study is still to be made, or is stale."""
-        return {run: settled(self.name, run, draft, self.tuned) for run, draft in self._drafts.items()}
+        return {run: self.run(run) for run in self._drafts}
 
     def run(self, run: str) -> RunConfig:
         """One run, as `runs` has it; UsageError as there, and with the closest name where there is none."""
-        return settled(self.name, run, self._draft(run), self.tuned)
+        named = self.budget if self.prepared else None
+        return settled(self.name, run, self._draft(run), self.tuned, named)
 
     def study(self, run: str) -> Study:
         """The pilot or search that a run needs, which may be named after another; UsageError where it needs none."""

@@ -12,7 +12,7 @@ from fedrepro.judges import extractors, networks
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline import tune
 from fedrepro.pipeline.adopt import adopt
-from fedrepro.pipeline.plan import Job
+from fedrepro.pipeline.plan import Job, settled_run
 from fedrepro.pipeline.run import place
 from fedrepro.records.config import RunConfig
 from fedrepro.records.record import Place
@@ -69,6 +69,8 @@ def _perform(job: Job, device: str, display: Display) -> None:
         case "study", (paper, run):
             tune.tune(paper, run, shown, budget=job.budget, device=device)
         case _, (paper, run):
+            if job.trains is None and settled_run(load_paper(paper).at(job.budget), run) is None:  # a second search
+                tune.tune(paper, run, shown, budget=job.budget, device=device)
             config, where = _run(job, paper, run)
             adopt(config, where, display.say)
             runs.execute(config, where, device=device, watch=display.watch, say=display.say)

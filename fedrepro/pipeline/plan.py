@@ -15,7 +15,7 @@ from fedrepro import data
 from fedrepro.errors import UsageError
 from fedrepro.files import held
 from fedrepro.judges import extractors
-from fedrepro.papers.expand import Draft, Study, settled
+from fedrepro.papers.expand import Draft, Study
 from fedrepro.papers.load import Paper, load_paper
 from fedrepro.papers.schema.tuning import Search
 from fedrepro.pipeline import costs
@@ -63,7 +63,7 @@ class Job:
     def done(self) -> bool:
         """Whether nothing is left to do, since another process did it."""
         if self.kind == "study":
-            return _settled(load_paper(self.of[0]).at(self.budget), self.of[1]) is not None
+            return settled_run(load_paper(self.of[0]).at(self.budget), self.of[1]) is not None
         if self.kind == "fetch":
             return paths.manifest(*self.of).exists()
         if self.kind == "extractor":
@@ -137,7 +137,7 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     """Add a run and, unless it is recorded, the jobs that it takes; `own`: the paper at the budget in use."""
     draft, other = paper.drafts()[run], None if paper is own else paper.budget
     data.find(draft.config.dataset)  # an unknown one is refused
-    config = _settled(paper, run)
+    config = settled_run(paper, run)
     trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
     needs = _extractor(made, draft.config)
     found = _record(trains) if config and not needs else None
@@ -169,11 +169,10 @@ def _record(trains: Planned) -> Record | None:
         return None
 
 
-def _settled(paper: Paper, run: str) -> RunConfig | None:
+def settled_run(paper: Paper, run: str) -> RunConfig | None:
     """The run with what its study found; None where that is still to be made, or is stale."""
-    draft = paper.drafts()[run]
     try:
-        return settled(paper.name, run, draft, paper.tuned)
+        return paper.run(run)
     except UsageError:
         return None
 
@@ -185,7 +184,7 @@ def _place(own: Paper, paper: Paper, run: str, config: RunConfig) -> Place:
     """
     if paper.prepared:
         return place(paper, run, config)
-    if paper is own or (run in own.drafts() and config == _settled(own, run)):
+    if paper is own or (run in own.drafts() and config == settled_run(own, run)):
         return place(own, run, config)
     return adhoc(config)
 
