@@ -187,10 +187,8 @@ def test_the_server_rate_of_the_mask_is_searched_once_plain_averaging_has_the_cl
     paper, run = load_paper("gma-2022", REPO).at("epochs-5"), "mnist-fedavg-noniid-gma-own-server-rate"
     first = paper.drafts()[run]
     assert first.study == paper.drafts()["mnist-fedavg-noniid-avg"].study
-    with pytest.raises(
-        UsageError,
-        match=f"run '{run}' .*has no lr and server_lr yet: .*--run mnist-fedavg-noniid-avg --budget epochs-5`",
-    ):
+    missing = f"run '{run}' .*has no lr and server_lr yet: .*--run mnist-fedavg-noniid-avg --budget epochs-5`"
+    with pytest.raises(UsageError, match=missing):
         paper.run(run)
     found = Tuned(kind="search", chosen={"lr": 0.03}, config_digest=first.study.digest())
     second = replace(paper, tuned={first.study.name: found}).drafts()[run]

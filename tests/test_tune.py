@@ -333,15 +333,15 @@ def test_masked_runs_share_the_search_of_their_base(searched):
     assert (config.hyper["lr"], config.hyper["eps"], config.data) == (entry["chosen"]["lr"], 1e-6, {})
 
 
-TWICE = (
-    SEARCH.replace("hyper = { eps = 1e-6 }", 'hyper = { eps = "search" }')
-    .replace("grid = { lr", "grid = { eps = [1e-6, 1.0], lr")
-    .replace(
-        "[axes.dataset.Digits]",
-        '[[search.others]]\nwhen = { aggregation = "GMA" }\nhyper = ["eps"]\n\n[axes.dataset.Digits]',
-        1,
-    )
-)
+AGAIN = """
+[[search.others]]
+when = { aggregation = "GMA" }
+hyper = ["eps"]
+
+[axes.dataset.Digits]
+"""
+TWICE = SEARCH.replace("hyper = { eps = 1e-6 }", 'hyper = { eps = "search" }')
+TWICE = TWICE.replace("grid = { lr", "grid = { eps = [1e-6, 1.0], lr").replace("\n[axes.dataset.Digits]\n", AGAIN)
 
 
 def test_a_second_search_finds_what_the_usual_one_leaves_open(searched):

@@ -103,9 +103,8 @@ class Paper:
 
     def home(self, run: str, method: str) -> Path:
         """The folder of the record of a run by a method."""
-        if self.prepared:
-            return paths.prepared(self.name, self.budget, run, self.root)
-        return paths.run(self.name, method, run, self.root)
+        own = paths.run(self.name, method, run, self.root)
+        return paths.prepared(self.name, self.budget, run, self.root) if self.prepared else own
 
     # Tables
 
@@ -203,8 +202,7 @@ class Paper:
 
     def run(self, run: str) -> RunConfig:
         """One run, as `runs` has it; UsageError as there, and with the closest name where there is none."""
-        named = self.budget if self.prepared else None
-        return settled(self.name, run, self._draft(run), self.tuned, named)
+        return settled(self.name, run, self._draft(run), self.tuned, self.budget if self.prepared else None)
 
     def study(self, run: str) -> Study:
         """The pilot or search that a run needs, which may be named after another; UsageError where it needs none."""
@@ -262,9 +260,8 @@ class Paper:
     def _spots(self, figure: str) -> list[tuple[Spot, Remark | None]]:
         """Where a figure shows its cells, each with the remark that says why it is not run."""
         spec = _find(self.spec.figures, figure, f"figure of {self.name}")
-        if not self._shows(spec):
-            return []
-        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in spec.spots()]
+        shown = spec.spots() if self._shows(spec) else ()
+        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in shown]
 
     def _shows(self, part: Figure | Sheet | Claim) -> bool:
         """Whether a part of the spec is of the budget in use."""
@@ -292,8 +289,8 @@ class Paper:
 
     def _readings(self, spec: Table, point: Point) -> tuple[tuple[str, str], ...]:
         """The other readings of a cell, each with its run; a table with a grid has none."""
-        facts = {**point, "budget": self.budget}
-        others = [each.reading for each in spec.readings if each.reading and matches(each.when, facts)]
+        meant = (each for each in spec.readings if matches(each.when, {**point, "budget": self.budget}))
+        others = [each.reading for each in meant if each.reading]
         return tuple((other, run_name(self.spec, point | spec.implied | {"reading": other})) for other in others)
 
 

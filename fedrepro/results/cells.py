@@ -184,9 +184,8 @@ def _row(
         **{"budget": paper.budget, "label": label.label},
     }
     fault = next((faults[run] for run in cell.trained if run in faults), "")
-    fitted = remark_on(table.calibrated, facts)
+    fitted, others = remark_on(table.calibrated, facts), []
     verdict = partial(_compared, table.tolerance, cell, compare=label.compare)
-    others = []
     for reading, name in cell.readings if not fault else ():
         own = _ours(table, cell, number, groups, (name,)) | {"runs": [name], "collapsed": runs[name].collapsed}
         own |= {"thresholds": [each for each in [_threshold(runs[name])] if each is not None], "deviation": ""}
