@@ -260,8 +260,7 @@ class Paper:
     def _spots(self, figure: str) -> list[tuple[Spot, Remark | None]]:
         """Where a figure shows its cells, each with the remark that says why it is not run."""
         spec = _find(self.spec.figures, figure, f"figure of {self.name}")
-        shown = spec.spots() if self._shows(spec) else ()
-        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in shown]
+        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in (spec.spots() if self._shows(spec) else ())]
 
     def _shows(self, part: Figure | Sheet | Claim) -> bool:
         """Whether a part of the spec is of the budget in use."""
