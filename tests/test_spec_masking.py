@@ -288,6 +288,21 @@ def test_fedgma_trains_its_clients_as_its_baseline_does(budget, net):
         assert draft.config.model_copy(update=changed) == plain
 
 
+def test_fedgma_at_300_rounds_is_that_of_desk_for_longer():
+    desk, long = (load_paper("fedgma-2021", REPO).at(budget) for budget in ("desk", "rounds-300"))
+    assert long.figures == [f"fig2{panel}-300" for panel in "abcd"]
+    steps = {run.partition("-step-")[2].replace("-", ".", 1) for run in long.drafts()}
+    assert steps == {"", "0.05", "0.1", "0.2", "0.5", "1"}
+    assert len(long.drafts()) == 24
+    for run in long.drafts().keys() & desk.drafts().keys():
+        assert long.run(run) == desk.run(run).model_copy(update={"rounds": 300})
+    claims = ["masking", "heterogeneity", "step", "speed"]
+    assert list(desk.claims) == claims
+    assert list(long.claims) == [*(f"{claim}-300" for claim in claims), "learned-two", "learned-ten"]
+    compared = {run for claim in long.claims for each in long.comparisons(claim) for run in each.runs}
+    assert compared == long.drafts().keys()
+
+
 def test_fedgma_smoke_has_both_methods_and_both_datasets():
     runs = load_paper("fedgma-2021", REPO).at("smoke").runs().values()
     assert {config.method for config in runs} == {"fedavg", "fedgma"}
