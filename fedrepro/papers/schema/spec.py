@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from fedrepro.errors import unknown
 from fedrepro.papers.schema.cells import AxisValue, Choice, Point, matches, remember
 from fedrepro.papers.schema.claims import Claim
-from fedrepro.papers.schema.figures import Figure, Sheet
+from fedrepro.papers.schema.figures import Figure, Sheet, Surfaces
 from fedrepro.papers.schema.tables import Read, Table, Tolerance
 from fedrepro.records.config import Name, Strict
 
@@ -98,6 +98,7 @@ class Spec(Strict):
     search: Shared = Shared()
     figures: dict[Name, Figure] = {}
     sheets: dict[Name, Sheet] = {}
+    surfaces: dict[Name, Surfaces] = {}
     claims: dict[Name, Claim] = {}
     tables: dict[Name, Table] = {}
     reads: tuple[Read, ...] = ()
@@ -116,7 +117,7 @@ class Spec(Strict):
         for name, budget in self.budgets.items():
             _exist(f"budgets.{name}.on", "budget", [budget.on], self.budgets)
             self.chain(name)
-        names = [*self.tables, *self.figures, "claims"]
+        names = [*self.tables, *self.figures, *self.surfaces, "claims"]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"the name {twice[0]!r} is taken twice: rename a table or a figure")
         if braces := [read.metric for read in self.reads if read.axes]:

@@ -43,7 +43,10 @@ def section(paper: Paper, found: Reproduction, site: Site, draw: Draw) -> Part:
         **{"tables": tables, "deviations": deviations, "not_run": not_run},
         "notes": notes.notes(sheets, deviations, not_run),
         "orders": Counter(ranking.verdict for table in tables for ranking in table["sheet"].rankings),
-        "figures": [_figure(paper, name, found.points, draw) for name in paper.figures],
+        "figures": [
+            *(_figure(paper, name, found.points, draw) for name in paper.figures),
+            *(_surfaces(paper, name, draw) for name in paper.spec.surfaces),
+        ],
         "sheets": [_sheet(paper, name, draw) for name in paper.sheets],
         "claims": list(_claims(paper, found.claims)),
         "verdicts": decided,
@@ -81,6 +84,12 @@ def _figure(paper: Paper, name: str, points: pd.DataFrame, draw: Draw) -> Part:
     spec, path = paper.figure(name), paths.figure(paper.name, name, paper.root)
     caption = plots.caption(paper, name, points[points.figure == name])
     return _drawn(paper, name, path, draw) | {"title": spec.title, "caption": caption, "runs": paper.figure_runs(name)}
+
+
+def _surfaces(paper: Paper, name: str, draw: Draw) -> Part:
+    """An illustration behind which there is no run."""
+    spec, path = paper.spec.surfaces[name], paths.figure(paper.name, name, paper.root)
+    return _drawn(paper, name, path, draw) | {"title": spec.title, "caption": spec.about, "runs": []}
 
 
 def _sheet(paper: Paper, name: str, draw: Draw) -> Part:
