@@ -129,6 +129,15 @@ def test_levels_of_a_final_metric(tmp_path):
     assert axis.get_ylabel() == "test accuracy (%)"
 
 
+def test_a_line_may_be_of_several_axes(tmp_path):
+    spec = made.SPEC + FIGURES.replace('lines = "method"', 'lines = ["dataset", "method"]')
+    (axis,) = picture(made.records(made.paper(tmp_path, spec=spec)), "f2").axes
+    legend = axis.get_legend()
+    assert (legend.get_title().get_text(), [each.get_text() for each in legend.texts]) == (
+        "dataset × method", ["Toys × Game (Smooth)"],
+    )  # fmt: skip
+
+
 def test_a_run_without_a_metric_is_absent_from_its_panel_alone(tmp_path):
     loaded = panels(tmp_path, ["mask_survival", "test_accuracy", "mask_survival_conv1"])
     shown = picture(loaded, "f1")
