@@ -358,6 +358,12 @@ def test_a_second_search_finds_what_the_usual_one_leaves_open(searched):
     assert (found["lr"], found["eps"]) == (entry["chosen"]["lr"], second["chosen"]["eps"])
 
 
+def test_a_second_search_is_of_what_is_open(searched):
+    searched.write_text(TWICE.replace('hyper = ["eps"]', 'hyper = ["hidden"]'))
+    with pytest.raises(UsageError, match="digits-plain-gma: its second search is of 'hidden', which is not open"):
+        load_paper("toy")
+
+
 def test_both_searches_come_before_the_run(searched):
     searched.write_text(TWICE)
     for job in plan([load_paper("toy")], Only(run="digits-plain-gma")).ordered:

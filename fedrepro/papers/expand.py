@@ -89,6 +89,8 @@ def draft(spec: Spec, point: Point, budget: str, tuned: Mapping[str, Tuned]) -> 
 def _second(spec: Spec, point: Point, budget: str, tuned: Mapping[str, Tuned]) -> Draft:
     """The run of a cell of which some hyper-parameters are searched once the usual search has found the others."""
     (config, _), said = _config(spec, point, budget), spec.search.of(point)
+    if strange := [key for key in said.hyper if key not in unset(config)]:
+        raise UsageError(f"{run_name(spec, point)}: its second search is of {strange[0]!r}, which is not open.")
     first, own = _search(spec, _on(spec.search.base, point), budget), _search(spec, _on(said.base, point), budget)
     found = tuned.get(first.name)
     if found is None or found.config_digest != first.digest():
