@@ -10,14 +10,13 @@ import made
 import pandas as pd
 
 from fedrepro.papers.load import Paper
-from fedrepro.records import paths
 from fedrepro.results import evaluate, frames
 from fedrepro.results.runs import current
 
 
 def frame(paper: Paper, name: str, **wanted: Any) -> pd.DataFrame:
     """The rows of a frame with these values; of a `figure` or a `claim`, whatever the others lack."""
-    for kind, of in (("figure", paper.spec.figures), ("claim", paper.spec.claims)):
+    for kind, of in (("figure", paper.spec.figures), ("claim", paper.claims)):
         if kind in wanted:
             spec = paper.spec.model_copy(update={f"{kind}s": {wanted[kind]: of[wanted[kind]]}})
             paper = replace(paper, spec=spec)
@@ -43,7 +42,7 @@ def only(paper: Paper, table: str, **wanted: str) -> list[Any]:
 
 def folder(paper: Paper, run: str) -> Path:
     """The folder of a run."""
-    return paths.run(paper.name, paper.drafts()[run].config.method, run, paper.root)
+    return paper.home(run, paper.drafts()[run].config.method)
 
 
 def write(

@@ -240,7 +240,7 @@ def test_every_number_of_the_findings_is_in_a_table_or_behind_a_claim():
 
 
 def test_every_verdict_of_the_findings_is_the_present_one():
-    verdicts = [claims.verdicts(read(paper).claims) for paper in load_papers(ROOT) if paper.spec.claims]
+    verdicts = [claims.verdicts(read(paper).claims) for paper in load_papers(ROOT) if paper.claims]
     said = re.findall(r"`([a-z-]+)` (holds|fails|is undecided)", findings())
     assert len(said) >= 3
     for claim, verdict in said:

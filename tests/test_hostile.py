@@ -318,6 +318,12 @@ REPLACED = [  # name, what is replaced in the spec, by what, words of the senten
     ("kind as a number", 'kind = "levels"', "kind = 5", "kind"),
     ("axes as a number", 'lines = "method"', "lines = 5", "lines"),
     ("a sheet without a dataset", 'cell = { dataset = "Digits" }', "cell = {}", "dataset"),
+    ("a figure of no budget", 'kind = "levels"', 'kind = "levels"\nbudgets = ["papper"]', "papper"),
+    ("a claim of no budget", "margin = 0.5", 'margin = 0.5\nbudgets = ["papper"]', "papper"),
+    ("a budget on nothing", "[budgets.smoke]", '[budgets.smoke]\non = "papper"', "papper"),
+    ("a budget on itself", "[budgets.smoke]", '[budgets.smoke]\non = "smoke"', "itself"),
+    ("prepared as a word", "[budgets.smoke]", '[budgets.smoke]\nprepared = "yes"', "prepared"),
+    ("a bottomless minimum", "[budgets.paper]", '[surfaces.s1]\ntitle = "S"\nabout = "S"\nclients = { a = [{ at = [0.0, 0.0], depth = inf, width = 1.0 }] }\n\n[budgets.paper]', "inf"),
     ("a sheet of no budget", 'title = "Digits"', 'title = "Digits"\nbudgets = ["papper"]', "papper"),
 ]  # fmt: skip
 

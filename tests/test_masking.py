@@ -131,6 +131,18 @@ def test_scaffold_is_the_ten_line_reference(play, training):
     torch.testing.assert_close(flat(trees.one(trained.state["server"]["shared"], 0)), flat(c), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("steps", [0, 5])
+def test_scaffolds_server_moves_against_its_variate_where_all_take_equal_steps(play, training, steps):
+    trained, lr = play("scaffold", 1, steps=steps), MLP["lr"]
+    w, (batch,) = start(training, "scaffold"), drawn(trained, 1)
+    each, counts, _ = zip(*(local(w, batch, k, lr) for k in range(3)), strict=True)
+    assert counts == ((5, 5, 5) if steps else (10, 4, 6))
+    moved = minus(w, trees.mean(trees.stack(list(each)), torch.full((3,), 1 / 3)))
+    variate = flat(trees.one(trained.state["server"]["shared"], 0))
+    along = flat(moved) / (sum(counts) / 3 * lr)
+    assert torch.allclose(variate, along, rtol=1e-4, atol=1e-5) == bool(steps)  # else those of few steps weigh more
+
+
 @pytest.mark.parametrize("name", ["fedadam", "fedyogi"])
 def test_adaptive_servers_by_hand(name):
     # Reddi et al. 2021, Algorithm 2, on one coordinate and the mean deltas 0.5, -0.25, 0.125.

@@ -5,6 +5,7 @@ import pytest
 from test_figures import FIGURES, PARALLEL, SEQUENTIAL, levels, panels, played
 
 from fedrepro.files import unsealed
+from fedrepro.papers.load import load_paper
 from fedrepro.records import paths
 from fedrepro.report import plots, write
 from fedrepro.results import evaluate
@@ -127,6 +128,15 @@ def test_levels_of_a_mean_over_the_last_rounds(tmp_path):
 def test_levels_of_a_final_metric(tmp_path):
     (axis,) = picture(levels(tmp_path, '{ kind = "final", metric = "test_accuracy" }'), "f2").axes
     assert axis.get_ylabel() == "test accuracy (%)"
+
+
+def test_a_line_may_be_of_several_axes(toy):
+    spec = toy.folder / "paper.toml"
+    spec.write_text(spec.read_text().replace('lines = "method"', 'lines = ["dataset", "method"]'))
+    (axis,) = picture(load_paper(made.NAME, toy.root), "f2").axes
+    legend = axis.get_legend()
+    assert legend.get_title().get_text() == "dataset × method"
+    assert [each.get_text() for each in legend.texts] == ["Toys × Game (Smooth)"]
 
 
 def test_a_run_without_a_metric_is_absent_from_its_panel_alone(tmp_path):

@@ -121,7 +121,7 @@ def test_what_is_of_some_budgets_alone_is_not_there_at_others(loaded):
     assert {*shown["desk-more"].claims} - {*shown["desk"].claims} == more
     assert {*shown["desk-more"].figures} - {*shown["desk"].figures} == {"fig5-1d", "fig5-2d", "iterations"}
     assert shown["desk"].left_out("fig5-1d") == []  # and nothing is said of it
-    with pytest.raises(UsageError, match=r"figure 'iterations' of f2u-2019 is not run: budget desk does not have it"):
+    with pytest.raises(UsageError, match=r"figure 'iterations' of f2u-2019 is not run: it is not drawn at budget desk"):
         loaded.figure("iterations")
 
 
@@ -173,7 +173,7 @@ def test_a_run_that_another_budget_alone_has_can_be_asked_for(monkeypatch):
     asked = Request(paper=NAME, run="mnist-md-gan-non-n20-b32", budget="desk-more")
     config, place = request.resolve(asked)
     assert config == lifted(NAME, "desk-more").run(asked.run)
-    assert (place.run, place.folder.parent) == (None, paths.ADHOC)
+    assert place.folder == paths.prepared(NAME, "desk-more", asked.run)
     with pytest.raises(UsageError, match=f"unknown run of {NAME} '{asked.run}'"):
         request.resolve(replace(asked, budget=None))
 
@@ -446,7 +446,7 @@ def test_a_claim_of_a_level_holds_or_fails_by_its_interval(made_up):
     runs = [f"mixture-{dimensions}-{method}" for dimensions in ("1d", "2d") for method in ("f2u", "f2a")]
     for covered, verdict in (([3, 3, 3, 3], "holds"), ([2, 1, 2, 2], "fails"), ([3, 3, 1, 3], "undecided")):
         for run, value in zip(runs, covered, strict=True):
-            write(run, {}, **{paper.spec.claims["modes"].quantity.metric: value})
+            write(run, {}, **{paper.claims["modes"].quantity.metric: value})
         [row] = parts.part(paper, "claims", claim="modes")
         assert (row.difference, row.n, row.kind, row.verdict) == (sum(covered) / 4, 4, "pooled", verdict)
 

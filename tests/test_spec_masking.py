@@ -10,6 +10,9 @@ from fedrepro import methods
 from fedrepro.data import parameters
 from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper
+from fedrepro.papers.schema.cells import remark_on
+from fedrepro.papers.schema.tuning import Tuned
+from fedrepro.results import thresholds
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
 
@@ -95,7 +98,7 @@ def test_femnist_is_dealt_by_writer(budget):
 
 def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
     paper = load_paper("gma-2022", REPO)
-    claim = paper.spec.claims["masking"]
+    claim = paper.claims["masking"]
     printed = {(k[1], k[2], k[3]): float(number.mean) for k, number in made.printed(paper).items()}
     gains = [
         printed[high["dataset"], variant.format("GMA"), high["method"]]
@@ -106,6 +109,148 @@ def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
         if low == high | {"aggregation": "AVG"}
     ]
     assert (len(gains), sum(gain > 0 for gain in gains)) == (35, claim.published)
+
+
+# Prepared budgets of masked averaging: what is to be trained next
+
+WORK = {"searched": (50, 1), "epochs-5": (50, 5), "rounds-100": (100, 1)}
+
+
+@pytest.mark.parametrize("budget", WORK)
+def test_prepared_tables_have_their_local_work_and_three_labels_in_table_2(budget):
+    paper, (rounds, epochs) = lifted("gma-2022", budget), WORK[budget]
+    for table, labels in (("table1", 2), ("table2", 3)):
+        for cell in paper.cells(table):
+            for config in (paper.drafts()[run].config for run in cell.runs):
+                assert (config.rounds, config.hyper["epochs"], config.seeds) == (rounds, epochs, (0, 1, 2))
+                if config.data["partition"] == "label-count":
+                    assert config.data["labels_per_client"] == labels
+    assert paper.figures == ["fig1b", "fig1c", "mask-tau", "mask-server"]
+    for spot, run in paper.spots("fig1b"):
+        assert paper.drafts()[run].config.hyper["epochs"] == int(spot.x)
+    for _, run in paper.spots("fig1c"):
+        assert paper.drafts()[run].config.hyper["epochs"] == 1
+
+
+@pytest.mark.parametrize("budget", WORK)
+def test_the_last_points_of_a_prepared_search_train_as_long_as_the_runs(budget):
+    drafts = lifted("gma-2022", budget).drafts()
+    for draft in (draft for draft in drafts.values() if draft.study):
+        rule, (*shorter, last) = draft.study.rule, draft.study.rule.stages(draft.study.config)
+        assert {point.rounds for point in last.values()} == {draft.config.rounds}
+        assert {point.rounds for point in shorter[0].values()} == {6 if budget == "epochs-5" else 12}
+        assert all(max(p.rounds for p in stage.values()) < draft.config.rounds for stage in shorter)
+        assert (rule.last, rule.fall, rule.name) == (20, 0.1, budget)
+        assert {point.data["validation"] for point in last.values()} == {0.1}
+        if "lr" in rule.open(draft.study.config):
+            assert {point.hyper["lr"] for point in last.values()} == {0.3, 0.1, 0.03, 0.01, 0.003, 0.001}
+
+
+def test_the_two_cells_that_the_labels_are_fitted_to_are_not_compared():
+    paper = lifted("gma-2022", "epochs-5")
+    facts = [cell.facts | {"budget": "epochs-5"} for cell in paper.cells("table2")]
+    remarks = {frozenset(each.items()): remark_on(paper.table("table2").calibrated, each) for each in facts}
+    fitted = [dict(each) for each, remark in remarks.items() if remark]
+    assert {each["dataset"] for each in fitted} == {"FedCMNIST", "FedRotMNIST"}
+    assert {(e["partition"], e["method"], e["aggregation"]) for e in fitted} == {("noniid", "FedAVG", "AVG")}
+    assert {(remark.metric, remark.ends) for remark in remarks.values() if remark} == {("test_accuracy", False)}
+    assert thresholds.printed(paper, {}) == {}  # no run ends by it
+    assert len(fitted) == 2
+    at_desk = [remark_on(paper.table("table2").calibrated, each | {"budget": "desk"}) for each in facts]
+    assert at_desk == [None] * 40
+
+
+@pytest.mark.parametrize("budget", WORK)
+def test_two_labels_are_the_runs_of_desk(budget):
+    paper, desk = load_paper("gma-2022", REPO).at(budget), load_paper("gma-2022", REPO).at("desk")
+    readings = (each for cell in paper.cells("table2") for each in cell.readings)
+    others = {run: reading for reading, runs in readings for run in runs}
+    two = [run for run, reading in others.items() if reading == "two labels"]
+    assert len(two) == 20
+    for run in two:
+        assert paper.run(run) == desk.run(run.removesuffix("-two-labels"))
+
+
+@pytest.mark.parametrize(("budget", "steps"), [("searched", (93, 78)), ("epochs-5", (465, 390))])
+def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size(budget, steps):
+    drafts = load_paper("gma-2022", REPO).at(budget).drafts()
+    own = {run: draft for run, draft in drafts.items() if run.endswith("-equal-steps")}
+    assert len(own) == 10
+    for run, draft in own.items():
+        assert draft.config.method == "scaffold"
+        assert draft.config.hyper["steps"] == steps["cifar" in run]
+        plain = drafts[run.removesuffix("-equal-steps")]
+        assert {k: v for k, v in draft.config.hyper.items() if k != "steps"} == plain.config.hyper
+        assert draft.study.run == run.replace("-gma", "-avg")
+        assert {point.hyper["steps"] for point in draft.study.points.values()} == {draft.config.hyper["steps"]}
+
+
+def test_the_server_rate_of_the_mask_is_searched_once_plain_averaging_has_the_clients():
+    paper, run = load_paper("gma-2022", REPO).at("epochs-5"), "mnist-fedavg-noniid-gma-own-server-rate"
+    first = paper.drafts()[run]
+    assert first.study == paper.drafts()["mnist-fedavg-noniid-avg"].study
+    missing = f"run '{run}' .*has no lr and server_lr yet: .*--run mnist-fedavg-noniid-avg --budget epochs-5`"
+    with pytest.raises(UsageError, match=missing):
+        paper.run(run)
+    found = Tuned(kind="search", chosen={"lr": 0.03}, config_digest=first.study.digest())
+    second = replace(paper, tuned={first.study.name: found}).drafts()[run]
+    assert (second.study.run, second.study.rule.open(second.study.config)) == (run, ["server_lr"])
+    points = second.study.points.values()
+    assert {(point.hyper["lr"], point.hyper["mask"]) for point in points} == {(0.03, "soft")}
+    assert {point.hyper["server_lr"] for point in points} == {0.5, 1.0, 1.5, 2.0, 3.0}
+    stale = found.model_copy(update={"config_digest": "0" * 64})
+    assert replace(paper, tuned={first.study.name: stale}).drafts()[run] == first
+    both = Tuned(kind="search", chosen={"server_lr": 2.0}, config_digest=second.study.digest())
+    done = replace(paper, tuned={first.study.name: found, second.study.name: both}).run(run)
+    assert (done.hyper["lr"], done.hyper["server_lr"], done.hyper["mask"]) == (0.03, 2.0, "soft")
+
+
+def test_the_pilot_is_a_seed_of_the_runs_that_it_decides_on():
+    paper = load_paper("gma-2022", REPO)
+    pilot, whole = paper.at("pilot").drafts(), paper.at("epochs-5").drafts()
+    assert len(pilot) == 8
+    for run, draft in pilot.items():
+        assert draft.config == whole[run].config.model_copy(update={"seeds": (0,)})
+        assert (draft.study.name, draft.study.digest()) == (whole[run].study.name, whole[run].study.digest())
+        assert draft.study.name == f"{draft.study.run}-epochs-5"
+
+
+@pytest.mark.parametrize("budget", WORK)
+def test_ablations_change_the_mask_or_the_server_alone(budget):
+    paper = load_paper("gma-2022", REPO).at(budget)
+    drafts = paper.drafts()
+    plain = {name: drafts[f"{name}-fedavg-noniid-avg"] for name in ("mnist", "fedcmnist")}
+    own = {"mask", "tau", "rescale", "server_lr"}
+    for figure, count in (("mask-tau", 20), ("mask-server", 18 if budget == "epochs-5" else 30)):
+        spots = paper.spots(figure)
+        assert len({run for _, run in spots}) == count
+        for spot, run in spots:
+            base, config = plain[run.split("-")[0]], drafts[run].config
+            assert drafts[run].study == base.study
+            assert {k: v for k, v in config.hyper.items() if k not in own} == {
+                k: v for k, v in base.config.hyper.items() if k not in own
+            }
+            assert config.model_copy(update={"hyper": {}}) == base.config.model_copy(update={"hyper": {}})
+            assert config.hyper.get("server_lr", 1.0) == float(spot.cell.get("server_step", 1))
+            assert config.hyper.get("rescale", False) == (spot.cell["rescale"] == "yes")
+            assert config.hyper["tau"] == float(spot.cell.get("tau", 0.4))
+
+
+@pytest.mark.parametrize("budget", WORK)
+def test_readings_of_the_colours_change_the_colours_alone(budget):
+    drafts = load_paper("gma-2022", REPO).at(budget).drafts()
+    for end, runs, change in (
+        ("ten-draws", 2, {"seeds": tuple(range(10))}),
+        ("any-colours", 4, {"data": {"distance": 0.0, "contrast": 0.0}}),
+    ):
+        found = {run: draft for run, draft in drafts.items() if run.endswith(f"-{end}")}
+        assert len(found) == runs
+        for run, draft in found.items():
+            assert run.startswith("fedcmnist-fedavg")
+            plain = drafts[run.removesuffix(f"-{end}")]
+            whole = change if "seeds" in change else {"data": plain.config.data | change["data"]}
+            assert draft.config == plain.config.model_copy(update=whole)
+            assert draft.study == plain.study
 
 
 def test_gma_smoke_has_one_of_each_kind():
@@ -143,6 +288,21 @@ def test_fedgma_trains_its_clients_as_its_baseline_does(budget, net):
         assert draft.config.hyper == shared | own | {"server_lr": step}
         changed = {"method": "fedavg", "hyper": plain.hyper}
         assert draft.config.model_copy(update=changed) == plain
+
+
+def test_fedgma_at_300_rounds_is_that_of_desk_for_longer():
+    desk, long = (load_paper("fedgma-2021", REPO).at(budget) for budget in ("desk", "rounds-300"))
+    assert long.figures == [f"fig2{panel}-300" for panel in "abcd"]
+    steps = {run.partition("-step-")[2].replace("-", ".", 1) for run in long.drafts()}
+    assert steps == {"", "0.05", "0.1", "0.2", "0.5", "1"}
+    assert len(long.drafts()) == 24
+    for run in long.drafts().keys() & desk.drafts().keys():
+        assert long.run(run) == desk.run(run).model_copy(update={"rounds": 300})
+    claims = ["masking", "heterogeneity", "step", "speed"]
+    assert list(desk.claims) == claims
+    assert list(long.claims) == [*(f"{claim}-300" for claim in claims), "learned-two", "learned-ten"]
+    compared = {run for claim in long.claims for each in long.comparisons(claim) for run in each.runs}
+    assert compared == long.drafts().keys()
 
 
 def test_fedgma_smoke_has_both_methods_and_both_datasets():

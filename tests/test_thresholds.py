@@ -90,6 +90,43 @@ def test_training_is_calibrated_and_test_is_compared(toy):
     assert (sequential.loc["test_accuracy"].raised, sequential.loc["test_accuracy"].lowered) == ("31.00", "67.00")
 
 
+FITTED = (
+    made.SPEC.replace("\n[axes.type.none]\n", IN_TURN).replace("settings = { stop", "settings = { rounds = 4, stop")
+    .replace(
+        "\n[[tables.t1.cells]]",
+        """
+[[tables.t1.calibrated]]
+when = { type = "sequential" }
+metric = "test_accuracy"
+ends = false
+reason = "its labels were chosen by it"
+
+[[tables.t1.readings]]
+reading = "in turn"
+when = { type = "sequential" }
+reason = "Clients may answer in turn"
+
+[[tables.t1.cells]]""",
+        1,
+    )
+)  # fmt: skip
+
+
+def test_a_number_that_a_setting_was_fitted_to_is_not_compared_but_its_readings_are(tmp_path, monkeypatch):
+    monkeypatch.setitem(made.ACCURACIES, f"{RUNS[0]}-in-turn", made.ACCURACIES[RUNS[0]])
+    found = evaluate(made.records(made.paper(tmp_path, spec=FITTED)))
+    rows = [(row.variant, row.metric, row.status) for row in with_readings(found.cells) if "sequential" in row.variant]
+    assert rows == [
+        ("type=sequential", "train_accuracy", "within"),
+        ("type=sequential", "test_accuracy", "calibrated"),
+        ("type=sequential;reading=in turn", "train_accuracy", "within"),
+        ("type=sequential;reading=in turn", "test_accuracy", "within"),
+    ]
+    fitted = found.cells[found.cells.status == "calibrated"]
+    assert list(fitted.reason) == ["its labels were chosen by it."]
+    assert fitted.difference.isna().all()
+
+
 def test_where_no_threshold_comes_near_both_cells_are_outside_and_say_so(toy):
     cells = evaluate(toy).cells
     parallel = cells[cells.variant == "type=parallel"]

@@ -13,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrepro.errors import FedreproError, UsageError
+from fedrepro.papers.expand import Study
 from fedrepro.papers.load import load_paper
 from fedrepro.papers.schema.tuning import Pilot, Search, Tuned
 from fedrepro.pipeline import tune
+from fedrepro.pipeline.job import perform
+from fedrepro.pipeline.plan import plan
+from fedrepro.pipeline.request import Request, resolve
+from fedrepro.pipeline.run import Only
 from fedrepro.records.config import RunConfig, Stop
 from fedrepro.records.curves import read_curves
 from fedrepro.records.record import Seed
@@ -328,6 +333,95 @@ def test_masked_runs_share_the_search_of_their_base(searched):
     assert (config.hyper["lr"], config.hyper["eps"], config.data) == (entry["chosen"]["lr"], 1e-6, {})
 
 
+AGAIN = """
+[[search.others]]
+when = { aggregation = "GMA" }
+hyper = ["eps"]
+
+[axes.dataset.Digits]
+"""
+TWICE = SEARCH.replace("hyper = { eps = 1e-6 }", 'hyper = { eps = "search" }')
+TWICE = TWICE.replace("grid = { lr", "grid = { eps = [1e-6, 1.0], lr").replace("\n[axes.dataset.Digits]\n", AGAIN)
+
+
+def test_a_second_search_finds_what_the_usual_one_leaves_open(searched):
+    searched.write_text(TWICE)
+    run, entry, _ = find("digits-plain-gma")
+    assert (run, list(entry["chosen"])) == ("digits-plain", ["lr"])
+    run, second, log = find("digits-plain-gma")
+    assert (run, list(second["chosen"])) == ("digits-plain-gma", ["eps"])
+    assert log.titles[0].startswith("search of digits-plain-gma, toy: eps-1e-06, 1 of 2")
+    record = json.loads((STUDY / "digits-plain-gma/eps-1.0/record.json").read_text())
+    assert record["config"]["hyper"] | {"eps": 1.0} == record["config"]["hyper"]
+    assert record["config"]["hyper"]["lr"] == entry["chosen"]["lr"]
+    found = load_paper("toy").run("digits-plain-gma").hyper
+    assert (found["lr"], found["eps"]) == (entry["chosen"]["lr"], second["chosen"]["eps"])
+
+
+def test_a_second_search_is_of_what_is_open(searched):
+    searched.write_text(TWICE.replace('hyper = ["eps"]', 'hyper = ["hidden"]'))
+    with pytest.raises(UsageError, match="digits-plain-gma: its second search is of 'hidden', which is not open"):
+        load_paper("toy")
+
+
+def test_both_searches_come_before_the_run(searched):
+    searched.write_text(TWICE)
+    for job in plan([load_paper("toy")], Only(run="digits-plain-gma")).ordered:
+        perform(job, "cpu")
+    assert list(json.loads(TUNED.read_text())) == ["digits-plain", "digits-plain-gma"]
+    assert not plan([load_paper("toy")], Only(run="digits-plain-gma")).jobs
+
+
+PREPARED = """
+[budgets.long]
+label = "longer"
+on = "paper"
+prepared = true
+
+[[budgets.long.rules]]
+settings = { rounds = 60, search = { name = "long", rounds = 6 } }
+"""
+
+
+def test_a_prepared_budget_has_searches_and_records_of_its_own(searched):
+    run, entry, _ = find("digits-plain")
+    searched.write_text(SEARCH + PREPARED)
+    jobs = plan([load_paper("toy")], Only(run="digits-plain"), "long").ordered
+    assert jobs[-1].command == "fedrepro train --paper toy --run digits-plain --budget long"
+    assert jobs[-2].command == "fedrepro tune --paper toy --run digits-plain --budget long"
+    for job in jobs:
+        perform(job, "cpu")
+    found = json.loads(TUNED.read_text())
+    assert (list(found), found["digits-plain"]) == (["digits-plain", "digits-plain-long"], entry)
+    assert found["digits-plain-long"]["rounds"] == 6
+    record = json.loads(Path("studies/toy/long/digits-plain/record.json").read_text())
+    assert (record["run"], record["budget"], record["config"]["rounds"]) == ("digits-plain", "long", 60)
+    assert record["config"]["hyper"]["lr"] == found["digits-plain-long"]["chosen"]["lr"]
+    assert not Path("runs").exists()
+    assert Path("studies/toy/digits-plain-long/lr-0.05/record.json").exists()
+    assert not plan([load_paper("toy")], Only(run="digits-plain"), "long").jobs
+    assert resolve(Request(paper="toy", run="digits-plain", budget="long"))[1].folder == Path(
+        "studies/toy/long/digits-plain"
+    )
+    assert load_paper("toy").run("digits-plain").hyper["lr"] == entry["chosen"]["lr"]
+
+
+def test_a_prepared_budget_is_not_the_one_in_use(searched):
+    searched.write_text(SEARCH + PREPARED)
+    Path("params.yaml").write_text("toy:\n  budget: long\n")
+    with pytest.raises(UsageError, match="budget 'long' of toy is prepared and not in use: move its records to runs/"):
+        load_paper("toy")
+
+
+@pytest.mark.parametrize(
+    ("on", "message"), [("lang", "budgets.long.on: unknown budget 'lang'"), ("long", "'long' builds on itself")]
+)
+def test_what_a_budget_builds_on_is_there(searched, on, message):
+    searched.write_text(SEARCH + PREPARED.replace('on = "paper"', f'on = "{on}"'))
+    with pytest.raises(UsageError, match=message):
+        load_paper("toy")
+
+
 def halved(spec, **rule):
     """Write the search with two halvings, of 8 rounds and 4 points."""
     words = "".join(f"{key} = {value}\n" for key, value in ({"halvings": 2} | rule).items())
@@ -352,16 +446,82 @@ def test_the_better_half_goes_on_to_twice_the_rounds(searched):
 
 
 @pytest.mark.parametrize(
-    ("scores", "kept"),
+    ("scores", "order"),
     [
-        ({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.0}, ["b", "c"]),
-        ({"a": 0.2, "b": 0.2, "c": 0.2}, ["a", "b"]),
+        ({"a": 0.1, "b": 0.3, "c": 0.2, "d": 0.0}, ["b", "c", "a", "d"]),
+        ({"a": 0.2, "b": 0.2, "c": 0.3}, ["c", "a", "b"]),
         ({"a": None, "b": 0.1, "c": None, "d": None}, ["b"]),
         ({"a": None}, []),
     ],
 )
-def test_the_better_half(scores, kept):
-    assert tune.better_half(scores) == kept
+def test_the_order_of_points(scores, order):
+    assert tune.ranked(scores) == order
+
+
+# The rule of gma-2022 at its prepared budgets: rates from 0.3 down, 48 rounds, three halvings, the last 16 count
+RATES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+LONG = {"rounds": 48, "last": 16, "halvings": 3, "fall": 0.1, "grid": {"lr": RATES}}
+
+
+def steady(lr, top=1.0):
+    """The accuracy of a rate whose course is smooth, by round: the larger the rate, the faster."""
+    return lambda t: top * (1 - math.exp(-5 * lr * t))
+
+
+def courses(made):
+    """The search of LONG on made curves {rate: (its course, rounds with rejected updates)}; and what was trained."""
+    study = Study("a", search(**LONG), RunConfig(method="fedavg", dataset="mnist", hyper={"lr": "search"}, rounds=48))
+    trained = []
+
+    def train(point):
+        config = study.points[point]
+        course, rejected = made.get(config.hyper["lr"], (steady(config.hyper["lr"]), ()))
+        trained.append((config.hyper["lr"], config.rounds))
+        lost = sum(t <= config.rounds for t in rejected)
+        ended = Seed.model_construct(status="finished", rounds=config.rounds, rejected=lost)
+        return ended, [(t, "validation_accuracy", course(t)) for t in range(1, config.rounds + 1)]
+
+    return lambda: (tune.search(study, train), trained)
+
+
+def test_halving_trains_half_as_many_points_for_twice_the_rounds():
+    entry, trained = courses({})()
+    assert [(rounds, sum(r == rounds for _, r in trained)) for rounds in (6, 12, 24, 48)] == [
+        (6, 6), (12, 3), (24, 2), (48, 1),
+    ]  # fmt: skip
+    assert entry["chosen"] == {"lr": 0.3}
+    expected = sum(steady(0.3)(t) for t in range(33, 49)) / 16  # its own last 16 rounds
+    assert entry["scores"]["lr-0.3"] == pytest.approx(expected, abs=1e-6)
+
+
+def late(lr, at, to):
+    """A course that falls to `to` in round `at`, for good."""
+    return lambda t: steady(lr)(t) if t < at else to
+
+
+@pytest.mark.parametrize(
+    ("made", "chosen", "trained_at"),
+    [
+        ({0.3: (late(0.3, 5, 0.1), ())}, 0.1, {0.3: [6]}),  # falls in the first stage, and does not go on
+        ({0.3: (late(0.3, 40, 0.1), ())}, 0.1, {0.3: [6, 12, 24, 48], 0.1: [6, 12, 24, 48]}),  # only the whole shows it
+        ({0.3: (steady(0.3), (30,))}, 0.1, {0.3: [6, 12, 24, 48], 0.1: [6, 12, 24, 48]}),  # an update is rejected
+        ({0.3: (lambda t: steady(0.3)(t) - 0.09 * (t == 40), ())}, 0.3, {0.1: [6, 12, 24]}),  # nine points are no fall
+        ({0.3: (lambda t: steady(0.3)(t) - 0.11 * (t == 40), ())}, 0.1, {}),  # eleven are, although it comes back
+        ({0.3: (late(0.3, 40, 0.1), ()), 0.1: (late(0.1, 45, 0.2), ())}, 0.03, {0.03: [6, 12, 48], 0.01: [6]}),
+    ],
+)
+def test_a_rate_that_does_not_last_is_out_and_the_next_best_follows(made, chosen, trained_at):
+    entry, trained = courses(made)()
+    assert entry["chosen"] == {"lr": chosen}
+    for lr, rounds in trained_at.items():
+        assert [r for rate, r in trained if rate == lr] == rounds
+    name = f"lr-{max(made)}"
+    assert chosen == 0.3 or None in (entry["scores"][each] for each in entry["scores"] if each.startswith(name))
+
+
+def test_a_search_without_a_rate_that_lasts_finds_nothing():
+    with pytest.raises(FedreproError, match="lost a client's update or fell too far: give search.grid smaller"):
+        courses({lr: (late(lr, 47, -1.0), ()) for lr in RATES})()
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ def tune(
     paper: Annotated[str, typer.Option(help="A paper: `fedrepro show papers` lists them.")],
     run: Annotated[str, typer.Option(help="A planned run whose spec leaves a threshold or hyper-parameters open.")],
     point: Annotated[str | None, typer.Option(help="Train this point of a search alone, and enter nothing.")] = None,
+    budget: Budget = None,
     device: Device = "auto",
 ) -> None:
     """Find the settings that a spec leaves open, such as a rate, on a seed that no table reports.
@@ -127,9 +128,9 @@ def tune(
 
     shown = lambda title: progress.shown(title, console(stderr=True))  # noqa: E731
     if point is not None:
-        tune.point(paper, run, point, shown, device=device)
+        tune.point(paper, run, point, shown, budget=budget, device=device)
         return
-    named, found = tune.tune(paper, run, shown, device=device)
+    named, found = tune.tune(paper, run, shown, budget=budget, device=device)
     typer.echo(f"{named}: {tune.words(found)}")
 
 

@@ -15,13 +15,15 @@ from fedrepro.results import again
 
 def train(asked: Request, device: str, mode: str, threads: int | None) -> None:
     """Train what is asked for, and print how it ended."""
-    from fedrepro.training import runs  # torch
+    from fedrepro.pipeline.adopt import adopt  # torch
+    from fedrepro.training import runs
 
     config, place = request.resolve(asked)
     planned = again.recorded(asked.paper, asked.run) if asked.compare else None
     workers.limit(threads)
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
         how = {"device": device, "watch": display.watch, "say": display.say, "save_model": asked.save_model}
+        adopt(config, place, display.say)
         record = runs.execute(config, place, **how)
     console().print(show.outcome(record))
     typer.echo(f"record: {place.folder / 'record.json'}")

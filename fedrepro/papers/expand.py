@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any, TypeVar
 
@@ -31,6 +31,11 @@ class Study:
     config: RunConfig
 
     @property
+    def name(self) -> str:
+        """What it is called in tuned.json and studies/."""
+        return "-".join(filter(None, (self.run, self.rule.name)))
+
+    @property
     def points(self) -> dict[str, RunConfig]:
         """What is trained: the points of a search by their names, or a pilot, whose name is empty."""
         return self.rule.points(self.config)
@@ -55,33 +60,60 @@ def run_name(spec: Spec, point: Point) -> str:
 
 
 def settings(spec: Spec, point: Point, budget: str) -> dict[str, Any]:
-    """Merge defaults, the values of the axes, the rules of the budget `paper` and those of the budget in use."""
+    """Merge defaults, the values of the axes, and the rules of the budgets that make up the one in use."""
     values = [value for _, value in _values(spec, point)]
-    budgets = [spec.budgets[name] for name in dict.fromkeys(("paper", budget))]
+    budgets = [spec.budgets[name] for name in spec.chain(budget)]
     rules = [rule.settings for each in budgets for rule in each.rules if matches(rule.when, point)]
     return reduce(_merge, [*values, *rules], spec.defaults)
 
 
-def draft(spec: Spec, point: Point, budget: str) -> Draft:
-    """The run of a cell before its study. Raises UsageError, naming the run, where its settings are wrong."""
+def draft(spec: Spec, point: Point, budget: str, tuned: Mapping[str, Tuned]) -> Draft:
+    """The run of a cell before its study, or before the second of two, where the first has been made.
+
+    Raises UsageError, naming the run, where its settings are wrong.
+    """
     run, (config, pilot) = run_name(spec, point), _config(spec, point, budget)
     if not unset(config):
         return Draft(config, Study(run, pilot, config) if pilot else None)
     if pilot:
         raise UsageError(f"{run}: a run cannot have both a pilot and a search: give its threshold or what it searches.")
-    base = point | {axis: value for axis, value in spec.search.get("base", {}).items() if axis in point}
-    study = _search(spec, base, budget)
+    said = spec.search.of(point)
+    if said.hyper:
+        return _second(spec, point, budget, tuned)
+    study = _search(spec, _on(said.base, point), budget)
     if strange := [key for key in unset(config) if key not in unset(study.config)]:
         raise UsageError(f"{run}: its search is that of {study.run}, which does not search {strange[0]!r}.")
     return Draft(config, study)
 
 
-def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned]) -> RunConfig:
-    """The run with what its study found. Raises UsageError where that is missing, or had other settings."""
+def _second(spec: Spec, point: Point, budget: str, tuned: Mapping[str, Tuned]) -> Draft:
+    """The run of a cell of which some hyper-parameters are searched once the usual search has found the others."""
+    (config, _), said = _config(spec, point, budget), spec.search.of(point)
+    if strange := [key for key in said.hyper if key not in unset(config)]:
+        raise UsageError(f"{run_name(spec, point)}: its second search is of {strange[0]!r}, which is not open.")
+    first, own = _search(spec, _on(spec.search.base, point), budget), _search(spec, _on(said.base, point), budget)
+    found = tuned.get(first.name)
+    if found is None or found.config_digest != first.digest():
+        return Draft(config, first)
+    found = found.model_copy(update={"chosen": {k: v for k, v in found.chosen.items() if k not in said.hyper}})
+    return Draft(own.rule.settled(config, found), replace(own, config=own.rule.settled(own.config, found)))
+
+
+def _on(base: Point, point: Point) -> Point:
+    """A cell with the values of `base` on the axes that it has."""
+    return point | {axis: value for axis, value in base.items() if axis in point}
+
+
+def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned], budget: str | None = None) -> RunConfig:
+    """The run with what its study found. Raises UsageError where that is missing, or had other settings.
+
+    `budget`: that which the remedy must name.
+    """
     if draft.study is None:
         return draft.config
     study, rule = draft.study, draft.study.rule
-    found, command = tuned.get(study.run), f"`fedrepro tune --paper {paper} --run {study.run}`"
+    option = f" --budget {budget}" if budget else ""
+    found, command = tuned.get(study.name), f"`fedrepro tune --paper {paper} --run {study.run}{option}`"
     if found is None:
         what = " and ".join(rule.open(draft.config))
         raise UsageError(f"run {run!r} of {paper} has no {what} yet: find it with {command}.")

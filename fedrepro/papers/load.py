@@ -50,6 +50,9 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     spec, tuned = _spec(folder / "paper.toml"), _tuned(folder / "tuned.json")
     if budget not in spec.budgets:
         raise UsageError(f"{root / PARAMS}: {unknown(f'budget of {name}', budget, spec.budgets)}")
+    if spec.budgets[budget].prepared:
+        fault = f"budget {budget!r} of {name} is prepared and not in use"
+        raise UsageError(f"{root / PARAMS}: {fault}: move its records to runs/, and take `prepared` out.")
     paper = Paper(name, root, budget, spec, tuned)
     for each in [paper.at(budget) for budget in spec.budgets]:
         try:

@@ -18,6 +18,7 @@ from fedrepro.papers.schema.figures import Figure, Sheet, Spot
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tables import Read, Table
 from fedrepro.papers.schema.tuning import Tuned, unset
+from fedrepro.records import paths
 from fedrepro.records.config import RunConfig
 
 Named = TypeVar("Named")
@@ -95,6 +96,16 @@ class Paper:
         _find(self.spec.budgets, budget, f"budget of {self.name}")
         return self if budget == self.budget else replace(self, budget=budget)
 
+    @property
+    def prepared(self) -> bool:
+        """Whether the budget is one that is still to be trained, beside the one in use."""
+        return self.spec.budgets[self.budget].prepared
+
+    def home(self, run: str, method: str) -> Path:
+        """The folder of the record of a run by a method."""
+        own = paths.run(self.name, method, run, self.root)
+        return paths.prepared(self.name, self.budget, run, self.root) if self.prepared else own
+
     # Tables
 
     def table(self, table: str) -> Table:
@@ -117,8 +128,8 @@ class Paper:
         """A figure that is run, by name; UsageError with the closest name where there is none."""
         found = _find(self.spec.figures, figure, f"figure of {self.name}")
         if figure not in self.figures:
-            why = [*self.left_out(figure), f"budget {self.budget} does not have it"][0]
-            raise UsageError(f"figure {figure!r} of {self.name} is not run: {why}.")
+            reason = next(iter(self.left_out(figure)), f"it is not drawn at budget {self.budget}")
+            raise UsageError(f"figure {figure!r} of {self.name} is not run: {reason}.")
         return found
 
     @property
@@ -151,7 +162,7 @@ class Paper:
     @property
     def sheets(self) -> dict[str, Sheet]:
         """The sample sheets that are drawn at the budget in use."""
-        return {name: sheet for name, sheet in self.spec.sheets.items() if self._here(sheet)}
+        return {name: sheet for name, sheet in self.spec.sheets.items() if self._shows(sheet)}
 
     def sheet(self, sheet: str) -> tuple[str, dict[str, Any]]:
         """The dataset that a sample sheet shows, and the parameters of its synthesis; UsageError for an unknown one."""
@@ -164,7 +175,7 @@ class Paper:
     @property
     def claims(self) -> dict[str, Claim]:
         """The claims that are judged at the budget in use."""
-        return {name: claim for name, claim in self.spec.claims.items() if self._here(claim)}
+        return {name: claim for name, claim in self.spec.claims.items() if self._shows(claim)}
 
     def comparisons(self, claim: str) -> list[Comparison]:
         """The comparisons of a claim; UsageError where it names a cell that no table and no figure has."""
@@ -187,11 +198,11 @@ class Paper:
 
     def runs(self) -> dict[str, RunConfig]:
         """Every run, with what its study found; UsageError where a study is still to be made, or is stale."""
-        return {run: settled(self.name, run, draft, self.tuned) for run, draft in self._drafts.items()}
+        return {run: self.run(run) for run in self._drafts}
 
     def run(self, run: str) -> RunConfig:
         """One run, as `runs` has it; UsageError as there, and with the closest name where there is none."""
-        return settled(self.name, run, self._draft(run), self.tuned)
+        return settled(self.name, run, self._draft(run), self.tuned, self.budget if self.prepared else None)
 
     def study(self, run: str) -> Study:
         """The pilot or search that a run needs, which may be named after another; UsageError where it needs none."""
@@ -203,7 +214,7 @@ class Paper:
     def chosen(self, run: str) -> dict[str, int | float]:
         """The hyper-parameters that a search chose for a run; empty where it needs none, or it is still to be made."""
         draft = self._draft(run)
-        found = self.tuned.get(draft.study.run) if draft.study else None
+        found = self.tuned.get(draft.study.name) if draft.study else None
         return {key: value for key, value in (found.chosen if found else {}).items() if key in unset(draft.config)}
 
     @cached_property
@@ -211,7 +222,7 @@ class Paper:
         drafts: dict[str, Draft] = {}
         for each in self._filled:
             if each.wanted:
-                draft = expand.draft(self.spec, each.cell, self.budget)
+                draft = expand.draft(self.spec, each.cell, self.budget, self.tuned)
                 if drafts.setdefault(each.run, draft) != draft:
                     raise UsageError(f"two settings share the name {each.run!r}; rename one.")
         return drafts
@@ -227,9 +238,10 @@ class Paper:
                 cells += [(point | {"reading": r.reading}, r.other(cells[0][1])) for r in table.readings if r.reading]
                 named = ((place, cell, run_name(self.spec, cell)) for place, cell in cells)
                 found += [Filled(place, cell, run, run in wanted) for place, cell, run in named]
-        for name in self.spec.figures:
-            for (*_, cell), remark in self._spots(name):
-                found.append(Filled(cell, cell, run_name(self.spec, cell), remark is None))
+        for figure in self.spec.figures.values():
+            for *_, cell in figure.spots():
+                wanted = self._shows(figure) and self._remark(figure.not_run, cell) is None
+                found.append(Filled(cell, cell, run_name(self.spec, cell), wanted))
         return found
 
     @cached_property
@@ -249,10 +261,10 @@ class Paper:
     def _spots(self, figure: str) -> list[tuple[Spot, Remark | None]]:
         """Where a figure shows its cells, each with the remark that says why it is not run."""
         spec = _find(self.spec.figures, figure, f"figure of {self.name}")
-        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in spec.spots() if self._here(spec)]
+        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in (spec.spots() if self._shows(spec) else ())]
 
-    def _here(self, part: Figure | Sheet | Claim) -> bool:
-        """Whether a part is of the budget in use."""
+    def _shows(self, part: Figure | Sheet | Claim) -> bool:
+        """Whether a part of the spec is of the budget in use."""
         return not part.budgets or self.budget in part.budgets
 
     def _remark(self, remarks: tuple[Any, ...], facts: Mapping[str, str]) -> Any:

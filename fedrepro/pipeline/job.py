@@ -11,7 +11,8 @@ from fedrepro.errors import Busy
 from fedrepro.judges import extractors, networks
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline import tune
-from fedrepro.pipeline.plan import Job
+from fedrepro.pipeline.adopt import adopt
+from fedrepro.pipeline.plan import Job, settled_run
 from fedrepro.pipeline.run import place
 from fedrepro.records.config import RunConfig
 from fedrepro.records.record import Place
@@ -64,11 +65,14 @@ def _perform(job: Job, device: str, display: Display) -> None:
             with runs.locked(Place(extractors.FOLDER, job.kind, name)):
                 networks.make(name, display.say)
         case "point", (paper, run, point):
-            tune.point(paper, run, point, shown, device=device)
+            tune.point(paper, run, point, shown, budget=job.budget, device=device)
         case "study", (paper, run):
-            tune.tune(paper, run, shown, device=device)
+            tune.tune(paper, run, shown, budget=job.budget, device=device)
         case _, (paper, run):
+            if job.trains is None and settled_run(load_paper(paper).at(job.budget), run) is None:  # a second search
+                tune.tune(paper, run, shown, budget=job.budget, device=device)
             config, where = _run(job, paper, run)
+            adopt(config, where, display.say)
             runs.execute(config, where, device=device, watch=display.watch, say=display.say)
 
 
@@ -76,6 +80,6 @@ def _run(job: Job, paper: str, run: str) -> tuple[RunConfig, Place]:
     """The run of a job and its place; one whose pilot or search was still to be made has what that found."""
     if job.trains:
         return job.trains.config, job.trains.place
-    loaded = load_paper(paper)
+    loaded = load_paper(paper).at(job.budget)
     config = loaded.run(run)
     return config, place(loaded, run, config)

@@ -15,7 +15,7 @@ from fedrepro import data
 from fedrepro.errors import UsageError
 from fedrepro.files import held
 from fedrepro.judges import extractors
-from fedrepro.papers.expand import Draft, Study, settled
+from fedrepro.papers.expand import Draft, Study
 from fedrepro.papers.load import Paper, load_paper
 from fedrepro.papers.schema.tuning import Search
 from fedrepro.pipeline import costs
@@ -35,7 +35,8 @@ class Job:
     """The task of one process, and the command that does it alone.
 
     `kind`: one of KINDS. `of`: what it is about, a source or the names of paper, run and point. `needs`: the commands
-    of the jobs that it waits for. `trains`: the run that it trains, where its configuration is known already.
+    of the jobs that it waits for. `trains`: the run that it trains, where its configuration is known already. `budget`:
+    that of its run, where it is not the one in use.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Job:
     needs: frozenset[str] = frozenset()
     trains: Planned | None = None
     cost: Cost = Cost()
+    budget: str | None = None
 
     @property
     def name(self) -> str:
@@ -55,13 +57,13 @@ class Job:
         """The lock that its process holds."""
         if self.trains:
             return Path(f"{self.trains.place.state}.lock")
-        return paths.STATE / f"{'--'.join((self.kind, *self.of))}.lock"
+        return paths.STATE / f"{'--'.join(filter(None, (self.kind, *self.of, self.budget)))}.lock"
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to do, since another process did it."""
         if self.kind == "study":
-            return _settled(load_paper(self.of[0]), self.of[1]) is not None
+            return settled_run(load_paper(self.of[0]).at(self.budget), self.of[1]) is not None
         if self.kind == "fetch":
             return paths.manifest(*self.of).exists()
         if self.kind == "extractor":
@@ -133,9 +135,9 @@ def plan(papers: Iterable[Paper], only: Only = Only(), budget: str | None = None
 
 def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     """Add a run and, unless it is recorded, the jobs that it takes; `own`: the paper at the budget in use."""
-    draft = paper.drafts()[run]
+    draft, other = paper.drafts()[run], None if paper is own else paper.budget
     data.find(draft.config.dataset)  # an unknown one is refused
-    config = _settled(paper, run)
+    config = settled_run(paper, run)
     trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
     needs = _extractor(made, draft.config)
     found = _record(trains) if config and not needs else None
@@ -146,14 +148,17 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     made.trained.append((paper.name, run, config or next(iter(draft.study.rule.points(draft.config).values()))))
     needs |= _manifest(made, draft.config.dataset)
     if config is None:
-        if paper is not own:
+        if other and not paper.prepared:
             said = f"the {draft.study.rule.kind} of {draft.study.run} is not of budget {paper.budget}"
             made.refused = f"{said}: write that budget for {paper.name} in {paths.PARAMS}, and leave --budget out."
-        needs |= _studied(made, paper, run, draft, needs, known)
-    command = f"fedrepro train --paper {paper.name} --run {run}"
-    if paper is not own:
-        command += f" --budget {paper.budget}"
-    made.add(Job("run", (paper.name, run), command, needs, trains if config else None, cost))
+        needs |= _studied(made, paper, draft, needs, known, other)
+    command = f"fedrepro train --paper {paper.name} --run {run}{_at(other)}"
+    made.add(Job("run", (paper.name, run), command, needs, trains if config else None, cost, other))
+
+
+def _at(budget: str | None) -> str:
+    """The option of a command for a budget that is not the one in use."""
+    return f" --budget {budget}" if budget else ""
 
 
 def _record(trains: Planned) -> Record | None:
@@ -164,18 +169,22 @@ def _record(trains: Planned) -> Record | None:
         return None
 
 
-def _settled(paper: Paper, run: str) -> RunConfig | None:
+def settled_run(paper: Paper, run: str) -> RunConfig | None:
     """The run with what its study found; None where that is still to be made, or is stale."""
-    draft = paper.drafts()[run]
     try:
-        return settled(paper.name, run, draft, paper.tuned)
+        return paper.run(run)
     except UsageError:
         return None
 
 
 def _place(own: Paper, paper: Paper, run: str, config: RunConfig) -> Place:
-    """Where `fedrepro train` puts a run: at another budget, among the ad hoc ones unless nothing differs."""
-    if paper is own or (run in own.drafts() and config == _settled(own, run)):
+    """Where `fedrepro train` puts a run: at another budget, among the ad hoc ones unless nothing differs.
+
+    A prepared budget has places of its own.
+    """
+    if paper.prepared:
+        return place(paper, run, config)
+    if paper is own or (run in own.drafts() and config == settled_run(own, run)):
         return place(own, run, config)
     return adhoc(config)
 
@@ -207,23 +216,25 @@ def _absent(name: str) -> bool:
     return not any(path.exists() for path in extractors.paths(name))
 
 
-def _studied(made: Plan, paper: Paper, run: str, draft: Draft, needs: frozenset[str], known: Costs) -> frozenset[str]:
+def _studied(
+    made: Plan, paper: Paper, draft: Draft, needs: frozenset[str], known: Costs, other: str | None
+) -> frozenset[str]:
     """The jobs of the pilot or search that a run needs: one for each point that has no record, and one that chooses."""
     study: Study = draft.study
-    command = f"fedrepro tune --paper {paper.name} --run {study.run}"
+    command = f"fedrepro tune --paper {paper.name} --run {study.run}{_at(other)}"
     if command in made.jobs:
         return frozenset({command})
     if not isinstance(study.rule, Search):
         pilot = studied(paper, study, "")
         cost = known.of(study.run, pilot.config)
-        return made.add(Job("study", (paper.name, study.run), command, needs, pilot, cost))
+        return made.add(Job("study", (paper.name, study.run), command, needs, pilot, cost, other))
     points = frozenset()
-    for point in study.rule.stages(draft.config)[0]:  # which of them go on, the choosing job finds
+    for point in study.rule.stages(study.config)[0]:  # which of them go on, the choosing job finds
         trains = studied(paper, study, point)
         if not trains.recorded:
             of, cost = (paper.name, study.run, point), known.of(study.run, trains.config)
-            points |= made.add(Job("point", of, f"{command} --point {point}", needs, trains, cost))
-    return made.add(Job("study", (paper.name, study.run), command, needs | points, cost=Cost(0.0)))
+            points |= made.add(Job("point", of, f"{command} --point {point}", needs, trains, cost, other))
+    return made.add(Job("study", (paper.name, study.run), command, needs | points, cost=Cost(0.0), budget=other))
 
 
 def waves(jobs: Iterable[Job]) -> list[list[Job]]:

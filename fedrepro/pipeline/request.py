@@ -47,9 +47,10 @@ class Request:
 def resolve(request: Request) -> tuple[RunConfig, Place]:
     """The run that is asked for and its place.
 
-    Only a run that is exactly a planned one goes to the planned place, and not even that where it is to be compared
-    with its record, or its model is to be saved. Everything else is ad hoc and goes to `out`, or to a folder named
-    after its method, dataset and settings. UsageError for what does not exist or does not fit.
+    Only a run that is exactly a planned one, at the budget in use or a prepared one, goes to the planned place, and not
+    even that where it is to be compared with its record, or its model is to be saved. Everything else is ad hoc and
+    goes to `out`, or to a folder named after its method, dataset and settings. UsageError for what does not exist or
+    does not fit.
     """
     if (request.paper is None) != (request.run is None):
         raise UsageError("--paper and --run go together: `fedrepro show runs` lists them.")
@@ -61,14 +62,16 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
         config = changed(_defaults(request), request)
         return config, adhoc(config, request.out)
     paper = load_paper(request.paper)
-    config = changed(paper.at(request.budget).run(request.run), request)
-    planned = paper.run(request.run) if request.run in paper.drafts() else None  # another budget may have more runs
+    asked = paper.at(request.budget)
+    home = asked if asked.prepared and not request.compare else paper
+    planned = home.run(request.run) if request.run in home.drafts() else None  # another budget may have more runs
+    config = changed(asked.run(request.run), request)
     if request.compare:
         if config != planned:
             raise UsageError("--compare trains a planned run as it is: leave out what changes it.")
         return config, adhoc(config, request.out or paths.ADHOC / f"{request.run}-again")
     if config == planned and request.out is None and not request.save_model:
-        return config, place(paper, request.run, config)
+        return config, place(home, request.run, config)
     return config, adhoc(config, request.out)
 
 

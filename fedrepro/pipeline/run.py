@@ -100,14 +100,14 @@ def _methods(paper: Paper) -> dict[str, str]:
 
 
 def place(paper: Paper, run: str, config: RunConfig) -> Place:
-    """The place of a planned run."""
-    return Place(paths.run(paper.name, config.method, run, paper.root), paper.name, run, paper.budget)
+    """The place of a planned run, or of one at a prepared budget."""
+    return Place(paper.home(run, config.method), paper.name, run, paper.budget)
 
 
 def studied(paper: Paper, study: Study, point: str) -> Planned:
     """A point of a search, or a pilot, whose name is empty. Its record is named among all runs of the paper."""
-    name = "-".join(filter(None, (study.rule.kind, study.run, point)))
-    folder = paths.study(paper.name, study.run, point, paper.root)
+    name = "-".join(filter(None, (study.rule.kind, study.name, point)))
+    folder = paths.study(paper.name, study.name, point, paper.root)
     return Planned(study.points[point], Place(folder, paper.name, name, study.rule.kind))
 
 

@@ -29,15 +29,17 @@ Shown = Callable[[str], AbstractContextManager[Any]]  # title -> a display for a
 Train = Callable[[str], tuple[Seed, list[Curve]]]  # point -> how its training ended, and its curve
 
 
-def tune(paper: str, run: str, shown: Shown, root: Path = Path("."), **how) -> tuple[str, dict]:
+def tune(
+    paper: str, run: str, shown: Shown, root: Path = Path("."), budget: str | None = None, **how
+) -> tuple[str, dict]:
     """Train the study of a run and enter what it finds in papers/<paper>/tuned.json; `how` as in `runs.execute`.
 
-    Returns the run that the study is named after, and the entry. Records and curves are kept in studies/<paper>/<run>/,
+    Returns the name of the study, and the entry. Records and curves are kept in studies/<paper>/<run>/,
     those of each point of a search in a folder of their own, so that an interrupted search goes on. Test accuracy is
     not looked at. Raises UsageError where the run needs no tuning or a search's metric is not watched, FedreproError
     where a pilot or all points of a search diverge.
     """
-    spec = load_paper(paper, root)
+    spec = load_paper(paper, root).at(budget)
     study = spec.study(run)
     rule = study.rule
 
@@ -45,20 +47,22 @@ def tune(paper: str, run: str, shown: Shown, root: Path = Path("."), **how) -> t
         ended = try_point(spec, study, point, shown, **how).seeds[rule.seed]
         return ended, record.curves(studied(spec, study, point).place.folder)[rule.seed]
 
-    found = (_pilot if isinstance(rule, Pilot) else _search)(study, train)
+    found = (_pilot if isinstance(rule, Pilot) else search)(study, train)
     made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
     entry = {"kind": rule.kind, **found, **made}
-    enter(spec.folder / "tuned.json", study.run, entry)
-    return study.run, entry
+    enter(spec.folder / "tuned.json", study.name, entry)
+    return study.name, entry
 
 
-def point(paper: str, run: str, point: str, shown: Shown, root: Path = Path("."), **how) -> Record:
+def point(
+    paper: str, run: str, point: str, shown: Shown, root: Path = Path("."), budget: str | None = None, **how
+) -> Record:
     """Train one point of a run's search, and enter nothing; UsageError with the closest name where it has none such."""
-    spec = load_paper(paper, root)
+    spec = load_paper(paper, root).at(budget)
     study = spec.study(run)
     if isinstance(study.rule, Pilot) or point not in study.points:
         points = () if isinstance(study.rule, Pilot) else study.points
-        raise unknown(f"point of the {study.rule.kind} of {study.run}", point, points)
+        raise unknown(f"point of the {study.rule.kind} of {study.name}", point, points)
     return try_point(spec, study, point, shown, **how)
 
 
@@ -66,7 +70,7 @@ def try_point(spec: Paper, study: Study, point: str, shown: Shown, **how) -> Rec
     """Train a point of a search, or a pilot, unless its record is current."""
     names, tried = list(study.points), studied(spec, study, point)
     number = f": {point}, {names.index(point) + 1} of {len(names)}" if point else ""
-    with shown(f"{study.rule.kind} of {study.run}, {spec.name}{number}") as display:
+    with shown(f"{study.rule.kind} of {study.name}, {spec.name}{number}") as display:
         return runs.execute(tried.config, tried.place, watch=display.watch, say=display.say, **how)
 
 
@@ -111,11 +115,9 @@ def out(search: Search, ended: Seed, curve: list[Curve]) -> bool:
     return ended.rejected > 0 or fell
 
 
-def better_half(scores: dict[str, float | None]) -> list[str]:
-    """The half of the points with the higher scores, in their own order; of equals the earlier ones."""
-    there = sorted((name for name in scores if scores[name] is not None), key=scores.get, reverse=True)
-    kept = there[: math.ceil(len(scores) / 2)]
-    return [name for name in scores if name in kept]
+def ranked(scores: dict[str, float | None]) -> list[str]:
+    """The points that have a score, the best first; of equals the earlier ones."""
+    return sorted((name for name in scores if scores[name] is not None), key=scores.get, reverse=True)
 
 
 def choose(scores: dict[str, float | None]) -> str | None:
@@ -125,7 +127,7 @@ def choose(scores: dict[str, float | None]) -> str | None:
 
 
 def enter(path: Path, run: str, entry: dict) -> None:
-    """Set one entry of tuned.json, in the order of the runs' names."""
+    """Set one entry of tuned.json, in the order of the names."""
     lock = paths.STATE.parent / "tuned.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(lock):
@@ -137,25 +139,34 @@ def _pilot(study: Study, train: Train) -> dict:
     ended, curve = train("")
     if ended.status == record.DIVERGED:
         raise FedreproError(
-            f"the pilot of {study.run} diverged in round {ended.rounds}: there is no threshold to find."
+            f"the pilot of {study.name} diverged in round {ended.rounds}: there is no threshold to find."
         )
     return threshold(study.rule, curve)
 
 
-def _search(study: Study, train: Train) -> dict:
-    """The best point of the last stage; `scores` has those of all stages."""
+def search(study: Study, train: Train) -> dict:
+    """The best point of the last stage: what is chosen, and the scores of the points of all stages.
+
+    Where all that go on are out, the next best follow, one after another, those of earlier stages last. Raises
+    FedreproError where none is left.
+    """
     rule, stages, every = study.rule, study.rule.stages(study.config), {}
-    left = range(len(stages[0]))
+    left, count = list(range(len(stages[0]))), len(stages[0])
     for number, stage in enumerate(map(list, stages)):
         last, scores = max(rule.last >> rule.halvings - number, 1), {}
-        for point in (stage[index] for index in left):
-            ended, curve = train(point)
-            scores[point] = None if out(rule, ended, curve) else score(rule, curve, last)
+        for place, index in enumerate(left):
+            if place >= count and choose(scores) is not None:
+                break
+            ended, curve = train(stage[index])
+            scores[stage[index]] = None if out(rule, ended, curve) else score(rule, curve, last)
         every |= scores
-        left = [stage.index(point) for point in better_half(scores)]
+        count = math.ceil(count / 2)
+        better = [stage.index(point) for point in ranked(scores)]
+        left = [*sorted(better[:count]), *better[count:], *left[len(scores) :]]
     best = choose(scores)
     if best is None:
-        raise FedreproError(f"every point of the search of {study.run} diverged: give search.grid smaller values.")
+        fault = "diverged" if rule.fall is None else "diverged, lost a client's update or fell too far"
+        raise FedreproError(f"every point of the search of {study.name} {fault}: give search.grid smaller values.")
     chosen = {key: study.points[best].hyper[key] for key in rule.open(study.config)}
     return {"chosen": chosen, "metric": rule.metric, "scores": every}
 

@@ -40,6 +40,11 @@ def study(paper: str, run: str, point: str = "", root: Root = ".") -> Path:
     return Path(root) / "studies" / paper / run / point
 
 
+def prepared(paper: str, budget: str, run: str, root: Root = ".") -> Path:
+    """The folder of the record of a run at a prepared budget."""
+    return Path(root) / "studies" / paper / budget / run
+
+
 def reports(paper: str, root: Root = ".") -> Path:
     """The folder of what is reported of a paper."""
     return Path(root) / "reports" / paper

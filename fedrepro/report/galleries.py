@@ -16,7 +16,6 @@ from fedrepro.files import file_digest
 from fedrepro.papers.load import Paper
 from fedrepro.papers.schema.cells import values
 from fedrepro.papers.schema.figures import Figure
-from fedrepro.records import paths
 
 CLIENTS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00")  # blue, orange and green first, as in f2u-2019
 MARGIN = 2.0  # of the frame around the clients' points
@@ -68,7 +67,7 @@ def _below(panel: Any) -> str:
 
 def _samples(paper: Paper, spec: Figure, run: str, digest: str) -> bytes:
     """The file of a run."""
-    path = paths.run(paper.name, paper.drafts()[run].config.method, run, paper.root) / spec.gallery
+    path = paper.home(run, paper.drafts()[run].config.method) / spec.gallery
     if not path.exists() or file_digest(path) != digest:
         raise FedreproError(f"{path} is not what the figure was made of: run `fedrepro evaluate {paper.name}`.")
     return path.read_bytes()

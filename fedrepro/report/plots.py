@@ -144,7 +144,8 @@ def _fill(spec: figures.Figure, panels: dict[str, Axes], places: list[str], line
         if spec.quantity.kind == "rounds":
             last.set_ylim(bottom=0)
     last.set_xlabel(" × ".join(map(label, values(spec.x))) if places else "round")
-    shown, title = [handles[line] for line in lines if line in handles], label(spec.lines) if places else None
+    shown = [handles[line] for line in lines if line in handles]
+    title = " × ".join(map(label, values(spec.lines))) if places else None
     first.legend(handles=shown, title=title, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
 
 

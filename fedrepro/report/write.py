@@ -73,13 +73,15 @@ def _overview(papers: list[Paper], found: Iterable[Reproduction]) -> Path:
 
 def _texts(paper: Paper, found: Reproduction) -> Iterator[tuple[Path, str]]:
     """The files of a paper, one after another."""
-    from fedrepro.report import plots  # slow to import
+    from fedrepro.report import plots, surfaces  # slow to import
 
     for table, cells in by_table(paper, found.cells).items():
         yield from tables.texts(paper, table, cells).items()
     for figure in paper.figures:
         points = found.points[found.points.figure == figure]
         yield paths.figure(paper.name, figure, paper.root), plots.svg(paper, figure, points)
+    for name in paper.spec.surfaces:
+        yield paths.figure(paper.name, name, paper.root), surfaces.svg(paper, name)
     if paper.claims:
         yield paths.claims(paper.name, paper.root), layout.markdown(claims.sheet(paper, found.claims))
     yield paths.summary(paper.name, paper.root), summary.text(paper, found)

@@ -183,15 +183,16 @@ def _row(
         **{"budget": paper.budget, "label": label.label},
     }
     fault = next((faults[run] for run in cell.trained if run in faults), "")
-    verdict = partial(_compared, table.tolerance, cell, remark_on(table.calibrated, facts), compare=label.compare)
+    fitted = remark_on(table.calibrated, facts)
+    verdict = partial(_compared, table.tolerance, cell, compare=label.compare)
     ended, others = next((run.ended for run in ran), None), []
     for reading, names in cell.readings if not fault else ():
         ran = [runs[name] for name in names]
         own = _ours(table, cell, number, groups, names) | {"runs": list(names), "deviation": ""} | _seen(ran)
-        own |= verdict(row | own, "", ran[0].ended)
+        own |= verdict(fitted if fitted and fitted.ends else None, row | own, "", ran[0].ended)
         told = {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in own.items()}
         others.append({"reading": reading} | told)
-    return row | verdict(row, fault, ended) | {"readings": others}
+    return row | verdict(fitted, row, fault, ended) | {"readings": others}
 
 
 def _seen(runs: list[Run]) -> dict[str, list]:
@@ -249,7 +250,7 @@ def _compared(
 ) -> dict[str, Any]:
     """How a number compares, of its printed digits so that a reader can repeat it.
 
-    `fitted`: the remark that says how the cell's end is found, if it is; `ended`: what was found.
+    `fitted`: the remark that says what was fitted to the cell, if anything was; `ended`: the end that was found.
     """
     ours, expected, spread = row["reproduced"], float(row["compared_with"]), row["compared_with_spread"]
     low, ranged, high = spread.partition("..")

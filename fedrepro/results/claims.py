@@ -57,7 +57,7 @@ def readings(paper: Paper, name: str, runs: dict[str, Run], faults: dict[str, st
         values[run], censored[run] = {}, {}
         if run not in runs:
             continue
-        quantity = quantities.of_record(paper.spec.claims[name].quantity, paper, run)
+        quantity = quantities.of_record(paper.claims[name].quantity, paper, run)
         quantities.check_metric(quantity, runs[run], f"{paper.folder / 'paper.toml'}: claims.{name}: run {run}")
         try:
             found, cut = quantities.read(quantity, runs[run], runs.get(references.get(run) or ""))

@@ -92,7 +92,7 @@ def runs(which: Which) -> list[Listed]:
 def planned(paper: Paper) -> Iterator[Listed]:
     """The planned runs of a paper."""
     for run, draft in paper.drafts().items():
-        folder = paths.run(paper.name, draft.config.method, run, paper.root)
+        folder = paper.home(run, draft.config.method)
         yield _listed(paper.name, run, folder, draft.config)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedrepro.errors import FedreproError
 from fedrepro.papers.load import Paper
-from fedrepro.records import paths, record
+from fedrepro.records import record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.record import DIVERGED, Record
 from fedrepro.results.thresholds import Ended, reached, stopped
@@ -160,7 +160,7 @@ def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[st
     found, faults = {}, {}
     for name in names:
         config = paper.run(name)
-        folder = paths.run(paper.name, config.method, name, paper.root)
+        folder = paper.home(name, config.method)
         try:
             found[name] = Run(name, folder, config, _record(folder, paper, name, config))
         except FedreproError as error:

@@ -93,7 +93,7 @@ def printed(paper: Paper, numbers: Mapping[tuple[str, ...], float]) -> dict[str,
     for table in paper.spec.tables:
         for cell in paper.cells(table):
             remark = remark_on(paper.table(table).calibrated, cell.facts | {"budget": paper.budget})
-            if remark is None or cell.metric != remark.metric:
+            if remark is None or not remark.ends or cell.metric != remark.metric:
                 continue
             for run in cell.trained:
                 wanted = numbers[cell.key] / 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -22,7 +22,7 @@ from fedrepro.papers.schema.cells import (
     words,
 )
 from fedrepro.papers.schema.quantities import Quantity
-from fedrepro.records.config import Count, Strict
+from fedrepro.records.config import Count, Name, Strict
 
 LEVELS = ("rounds", "final", "last", "median")  # the quantities of a figure
 
@@ -118,3 +118,22 @@ class Sheet(Strict):
         if "dataset" not in self.cell:
             raise ValueError("its cell has no axis 'dataset'")
         return self
+
+
+class Well(Strict):
+    """A minimum of a fictional client's loss: where it is, how deep, and the standard deviation of its Gaussian."""
+
+    at: tuple[float, float]
+    depth: float = Field(gt=0)
+    width: float = Field(gt=0)
+
+
+class Surfaces(Strict):
+    """An illustration, drawn by `report.surfaces` from no run: the losses of clients over two parameters in -1..1.
+
+    `about` is what a reader is told below it.
+    """
+
+    title: str
+    about: str = Field(min_length=1)
+    clients: dict[Name, Annotated[tuple[Well, ...], Field(min_length=1)]] = Field(min_length=1)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from fedrepro.errors import unknown
-from fedrepro.papers.schema.cells import AxisValue, Choice, Point, remember
+from fedrepro.papers.schema.cells import AxisValue, Choice, Point, matches, remember
 from fedrepro.papers.schema.claims import Claim
-from fedrepro.papers.schema.figures import Figure, Sheet
+from fedrepro.papers.schema.figures import Figure, Sheet, Surfaces
 from fedrepro.papers.schema.tables import Read, Table, Tolerance
 from fedrepro.records.config import Name, Strict
+
+PAPER = "paper"  # the budget on which all others build
 
 
 class Settings(TypedDict, total=False):
@@ -43,8 +45,14 @@ class Label(Strict):
 
 
 class Budget(Label):
-    """What a setting costs: rules on top of the paper's own. `own`: what some tables, figures or `claims` say of it."""
+    """What a setting costs: rules on top of those of the budget `on`, which is the paper's own where none is named.
 
+    `own`: what some tables, figures or `claims` say of it. `prepared`: it is still to be trained, beside the budget in
+    use: its records are kept in studies/<paper>/<budget>/.
+    """
+
+    on: Name = PAPER
+    prepared: bool = False
     own: dict[str, Label] = {}
     rules: tuple[Rule, ...] = ()
 
@@ -53,12 +61,33 @@ class Budget(Label):
         return self.own.get(name, self)
 
 
+class Base(Strict):
+    """Whose search the cells that `when` selects use: that of the same cell with the values of `base` on its axes.
+
+    With `hyper` it finds these hyper-parameters alone, after `search.base` has found the others.
+    """
+
+    when: Choice = {}
+    base: Point = {}
+    hyper: tuple[str, ...] = ()
+
+
+class Shared(Strict):
+    """Whose search runs use: of the first of `others` that is about a cell, else as `base` says."""
+
+    base: Point = {}
+    others: tuple[Base, ...] = ()
+
+    def of(self, point: Point) -> Base:
+        """What is said of a cell."""
+        return next((each for each in self.others if matches(each.when, point)), Base(base=self.base))
+
+
 class Spec(Strict):
     """paper.toml. `axes`: axis -> value -> settings; the key `run` of a value is its part of the run's name.
 
-    `reads`: of all tables (behind their own), figures and claims, for the metrics that they name. `search.base`: whose
-    search a run uses, that of the same cell with these values on the axes that it has. The order of the fields is that
-    of validation: what a part mentions is checked against the parts above it.
+    `reads`: of all tables (behind their own), figures and claims, for the metrics that they name. The order of the
+    fields is that of validation: what a part mentions is checked against the parts above it.
     """
 
     title: str
@@ -66,9 +95,10 @@ class Spec(Strict):
     defaults: Settings = {}
     budgets: dict[Name, Budget]
     tolerance: Tolerance | None = None
-    search: dict[Literal["base"], Point] = {}
+    search: Shared = Shared()
     figures: dict[Name, Figure] = {}
     sheets: dict[Name, Sheet] = {}
+    surfaces: dict[Name, Surfaces] = {}
     claims: dict[Name, Claim] = {}
     tables: dict[Name, Table] = {}
     reads: tuple[Read, ...] = ()
@@ -82,9 +112,12 @@ class Spec(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if "paper" not in self.budgets:
+        if PAPER not in self.budgets:
             raise ValueError("there is no budget 'paper', on which the others build")
-        names = [*self.tables, *self.figures, "claims"]
+        for name, budget in self.budgets.items():
+            _exist(f"budgets.{name}.on", "budget", [budget.on], self.budgets)
+            self.chain(name)
+        names = [*self.tables, *self.figures, *self.surfaces, "claims"]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"the name {twice[0]!r} is taken twice: rename a table or a figure")
         if braces := [read.metric for read in self.reads if read.axes]:
@@ -97,6 +130,15 @@ class Spec(Strict):
             for name, part in getattr(self, kind).items():
                 _exist(f"{kind}.{name}", "budget", part.budgets, self.budgets)
         return self
+
+    def chain(self, budget: str) -> list[str]:
+        """The budgets whose rules make up one, the paper's own first; ValueError where they go round in a circle."""
+        names = [budget]
+        while names[-1] != PAPER:
+            names.append(self.budgets[names[-1]].on)
+            if names.count(names[-1]) > 1:
+                raise ValueError(f"budgets.{budget}.on: {names[-1]!r} builds on itself: let one build on 'paper'")
+        return names[::-1]
 
 
 def _exist(place: str, kind: str, mentioned: Iterable[str], there: Iterable[str]) -> None:

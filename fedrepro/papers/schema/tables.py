@@ -66,12 +66,14 @@ class Reading(Remark):
 
 
 class Calibrated(Remark):
-    """Cells whose printed `metric`, a training accuracy, says when their runs ended, which the paper does not.
+    """Cells whose printed `metric` says what the paper does not: it is fitted, not compared; the reason is a footnote.
 
-    That metric is then fitted, not compared; the reason is a footnote. See `results.thresholds`.
+    `ends`: a training accuracy that says when their runs ended, those of other readings too (`results.thresholds`);
+    otherwise a setting was chosen by it.
     """
 
     metric: Name = "train_accuracy"
+    ends: bool = True
 
 
 class Read(Strict):

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from fedrepro.files import sha256
 from fedrepro.papers.schema.cells import Kinded, few
-from fedrepro.records.config import Count, RunConfig, SeedNumber, Stop, Strict, Value
+from fedrepro.records.config import Count, Name, RunConfig, SeedNumber, Stop, Strict, Value
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 OPEN = "search"  # in place of a hyper-parameter that a search has still to find
@@ -49,6 +49,7 @@ class Pilot(Strict):
     quantiles: tuple[Fraction, Fraction]
     fraction: Fraction
     rule: Stop
+    name: ClassVar[None] = None  # a run has one pilot
 
     @model_validator(mode="after")
     def _long_enough(self) -> Self:
@@ -86,6 +87,7 @@ class Search(Strict):
     is scored by the mean of `metric` over its `last` watched rounds. With `halvings` all points train for a part of the
     rounds first, a half with each of them less, and every time the better half goes on, from the start. With `fall` a
     point is out that had a client's update rejected, or whose metric falls by more than that below its best.
+    `name`: what tells it from other searches of the same run.
     """
 
     kind: ClassVar[str] = "search"
@@ -93,6 +95,7 @@ class Search(Strict):
     rounds: Count
     metric: str
     last: Count
+    name: Name | None = None
     halvings: int = Field(default=0, ge=0, le=9)
     fall: float | None = Field(default=None, gt=0)
     data: dict[str, Value] = {}

@@ -43,7 +43,10 @@ def section(paper: Paper, found: Reproduction, site: Site, draw: Draw) -> Part:
         **{"tables": tables, "deviations": deviations, "not_run": not_run},
         "notes": notes.notes(sheets, deviations, not_run),
         "orders": Counter(ranking.verdict for table in tables for ranking in table["sheet"].rankings),
-        "figures": [_figure(paper, name, found.points, draw) for name in paper.figures],
+        "figures": [
+            *(_figure(paper, name, found.points, draw) for name in paper.figures),
+            *(_surfaces(paper, name, draw) for name in paper.spec.surfaces),
+        ],
         "sheets": [_sheet(paper, name, draw) for name in paper.sheets],
         "claims": list(_claims(paper, found.claims)),
         "verdicts": decided,
@@ -83,6 +86,12 @@ def _figure(paper: Paper, name: str, points: pd.DataFrame, draw: Draw) -> Part:
     return _drawn(paper, name, path, draw) | {"title": spec.title, "caption": caption, "runs": paper.figure_runs(name)}
 
 
+def _surfaces(paper: Paper, name: str, draw: Draw) -> Part:
+    """An illustration behind which there is no run."""
+    spec, path = paper.spec.surfaces[name], paths.figure(paper.name, name, paper.root)
+    return _drawn(paper, name, path, draw) | {"title": spec.title, "caption": spec.about, "runs": []}
+
+
 def _sheet(paper: Paper, name: str, draw: Draw) -> Part:
     """A sample sheet of the clients' data."""
     spec, path = paper.spec.sheets[name], paths.sheet(paper.name, name, paper.root)
@@ -113,7 +122,7 @@ def _claims(paper: Paper, frame: pd.DataFrame) -> Iterator[Part]:
     sheet, decided, replaced = claims.sheet(paper, frame), verdicts(frame), claims.substitutes(paper)
     told = pd.Series(sheet.rows, frame.index, dtype=object)
     for name, own in frame.groupby("claim", sort=False):
-        spec, entries = paper.spec.claims[name], told[own.index]
+        spec, entries = paper.claims[name], told[own.index]
         columns = [aligned([row[n].text.replace("-", MINUS) for row in entries]) for n in (2, 3, 4)]
         notes = [[sheet.notes[number - 1] for number in row[-1].notes] for row in entries]
         yield {
