@@ -67,7 +67,6 @@ class Claim(Strict):
     place: str = Field(min_length=1)
     quantity: Quantity
     margin: float
-    budgets: tuple[str, ...] = ()
     pairs: tuple[Pairs, ...] = ()
     published: int | None = Field(default=None, ge=1)
     pooled: bool = False
