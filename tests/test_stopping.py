@@ -129,7 +129,9 @@ def test_a_stopped_pilot_enters_nothing(folder):
 
 def test_a_stopped_report_leaves_whole_files(folder):
     commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))
-    assert [fedrepro(*words).code for words in (["run"], ["evaluate"])] == [0, 0]
+    for words in (["run"], ["evaluate"]):
+        done = fedrepro(*words)
+        assert done.code == 0, f"{done.out}{done.err}"
     with commands.start("report") as process:
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
