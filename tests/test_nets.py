@@ -88,7 +88,7 @@ def test_mlp_is_linear_layers_with_elu_between(last):
 
 
 @pytest.mark.parametrize("lit", [(0, 1), (1, 2), (0, 3)])
-def test_in_evaluation_an_mlp_leaves_out_empty_channels(lit):
+def test_of_coloured_images_an_mlp_leaves_out_empty_channels(lit):
     x = torch.zeros(5, 3, 4, 4, dtype=torch.uint8)
     x[:, lit[0] : lit[1]] = torch.randint(1, 256, (5, lit[1] - lit[0], 4, 4), dtype=torch.uint8)
     net = mlp(48, 7, 2)
@@ -97,7 +97,7 @@ def test_in_evaluation_an_mlp_leaves_out_empty_channels(lit):
     # Weights of channels without ink do not count, whatever they are.
     used = torch.zeros(3, dtype=torch.bool).index_fill(0, torch.arange(*lit), True).repeat_interleave(16)
     params["fc1"]["weight"] = torch.where(used, params["fc1"]["weight"], torch.nan)
-    with evaluation():
+    with evaluation(coloured=True):
         assert inked(x.flatten(1)) == slice(16 * lit[0], 16 * lit[1])
         torch.testing.assert_close(net.apply(params, x), plain)
 

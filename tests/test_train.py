@@ -12,6 +12,7 @@ from torch import nn
 from fedrepro.core import lift, trees
 from fedrepro.errors import UsageError
 from fedrepro.judges.scoring import EVALUATION_ROWS, EVALUATION_VALUES, by_colour, in_parts, norm, score
+from fedrepro.nets.mlp import mlp
 from fedrepro.records.config import Crossings, Stop, Watch
 from fedrepro.training import runs
 from fedrepro.training.train import Training
@@ -503,6 +504,16 @@ def test_images_are_sorted_by_their_colour():
     assert torch.equal(sorted_x, x[y])
     for whole in (x + 1, torch.zeros(5, 2)):  # no channel is empty, or there are none
         assert by_colour(whole, y)[0] is whole
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_the_weights_of_an_empty_channel_are_left_out_where_images_are_evaluated(empty):
+    net = mlp(8, 3)
+    params = net.init(torch.Generator().manual_seed(0))
+    params["fc1"]["weight"][:, 4:] = torch.nan
+    x = torch.ones(6, 2, 2, 2, dtype=torch.uint8)
+    x[:, 1] = not empty
+    assert in_parts(lambda part: net.apply(params, part), x).isfinite().all() == empty
 
 
 def test_score_by_hand():

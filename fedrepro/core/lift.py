@@ -34,7 +34,7 @@ _clients: ContextVar[Mode] = ContextVar("clients", default="auto")
 _seeds: ContextVar[Mode] = ContextVar("seeds", default="auto")
 _large: ContextVar[bool] = ContextVar("large", default=False)  # whether a step has too many rows to batch clients
 _stacked: ContextVar[bool] = ContextVar("stacked", default=False)  # whether seeds are batched around the present call
-_evaluated: ContextVar[bool] = ContextVar("evaluated", default=False)
+_coloured: ContextVar[bool] = ContextVar("coloured", default=False)
 
 # Above this many rows a seed, batching seeds only moves memory, and above this many rows of one step, batching clients
 # (measured: benchmarks/lift.py).
@@ -52,15 +52,18 @@ def modes(*, clients: Mode | None = None, seeds: Mode | None = None) -> Iterator
 
 
 @contextlib.contextmanager
-def evaluation() -> Iterator[None]:
-    """Inside the block rows are predicted, of one seed and by one client after another; `evaluated` says so."""
-    with modes(clients="loop"), _set(_evaluated, True):
+def evaluation(coloured: bool = False) -> Iterator[None]:
+    """Inside the block rows are predicted, of one seed and by one client after another, so that nothing is batched.
+
+    coloured: whether they are images with empty channels.
+    """
+    with modes(clients="loop"), _set(_coloured, coloured):
         yield
 
 
-def evaluated() -> bool:
-    """Whether rows are predicted and no more: nothing is batched or differentiated, so that values can be looked at."""
-    return _evaluated.get()
+def coloured() -> bool:
+    """Whether rows are predicted, without a batch or a gradient, of images with empty channels."""
+    return _coloured.get()
 
 
 def asked(mode: str) -> contextlib.AbstractContextManager:

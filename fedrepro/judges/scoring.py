@@ -22,7 +22,7 @@ GRADIENT_SHARE = 8
 def in_parts(logits: Callable[[Tensor], Tensor], x: Tensor, dim: int = 0) -> Tensor:
     """`logits` of x [N, ...] in parts of rows, joined along their row axis `dim`."""
     # Clients one after another: a batched product would copy the shared rows once for each of them.
-    with evaluation():
+    with evaluation(coloured=not _filled(x[:1]).all()):
         return torch.cat([logits(part).float() for part in x.split(rows_at_once(x))], dim)
 
 
@@ -31,11 +31,16 @@ def by_colour(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
     So the images of a part have few colours, and an MLP leaves out the other channels (`nets.mlp.inked`).
     """
-    filled = x.flatten(2).amax(2) > 0 if x.dim() > 2 else torch.ones(1)
+    filled = _filled(x)
     if filled.all():
         return x, y
     order = filled.byte().argmax(1).argsort(stable=True)
     return x[order], y[order]
+
+
+def _filled(x: Tensor) -> Tensor:
+    """Which channels of images [N, C, ...] have anything: [N, C]; all of rows that are no images."""
+    return x.flatten(2).amax(2) > 0 if x.dim() > 2 else torch.ones(len(x), 1, dtype=torch.bool)
 
 
 def rows_at_once(x: Tensor, share: int = 1) -> int:

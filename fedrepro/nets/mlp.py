@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedrepro.core.lift import evaluated
+from fedrepro.core.lift import coloured
 from fedrepro.core.types import Net, State
 
 
@@ -73,7 +73,7 @@ def mlp(*widths: int, last: bool = True, bend: Callable[[Tensor], Tensor] | None
 
     def apply(params: State, x: Tensor) -> Tensor:
         h = x.flatten(1)
-        columns = inked(h) if evaluated() else slice(None)
+        columns = inked(h) if coloured() else slice(None)
         h = pixels(h[:, columns])
         for name in names:
             weight = params[name]["weight"]
