@@ -111,7 +111,7 @@ def spelled(kind: Kind, taken: Collection[str], text: str) -> str:
 
 @contextmanager
 def blamed(where: str) -> Iterator[None]:
-    """Whatever fails inside the block is a FedreproError that names the place; one that is raised is passed on."""
+    """A block in which whatever fails is a FedreproError that names the place; one that is raised is passed on."""
     try:
         yield
     except FedreproError:

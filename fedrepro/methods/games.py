@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Literal
 
 import torch
@@ -194,11 +194,8 @@ def learn_phi(game: Game, state: State, batch: Batch) -> tuple[State, Metrics]:
     server, w = state["server"], state["clients"]["w"]
     sums = over_clients(grad_and_value(ensemble_loss), (None, None, 0, 0, 0))
     parts = (leaf.flatten(1, 2).split(PHI_ROWS, 1) for leaf in (batch.x, batch.y, batch.live))
-    total = None
-    for x, y, live in zip(*parts, strict=True):
-        part = sums(server["phi"], w, x, y, live)
-        total = part if total is None else tuple(trees.add(a, b) for a, b in zip(total, part, strict=True))
-    gradient, risk = total
+    found = (sums(server["phi"], w, *part) for part in zip(*parts, strict=True))
+    gradient, risk = reduce(lambda total, each: tuple(map(trees.add, total, each)), found)
     rows = batch.live.sum((1, 2))
     accepted = trees.finite(gradient)
     shares = server["shares"] * accepted

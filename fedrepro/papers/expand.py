@@ -32,7 +32,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """What it is called in tuned.json and studies/."""
+        """Its name in tuned.json and studies/."""
         return "-".join(filter(None, (self.run, self.rule.name)))
 
     @property

@@ -234,10 +234,11 @@ class Paper:
         for name, table in self.spec.tables.items():
             wanted = set(self.table_runs(name))
             for point in table.points():
-                cells = [(point, point | table.implied)]
-                cells += [(point | {"reading": r.reading}, r.other(cells[0][1])) for r in table.readings if r.reading]
-                named = ((place, cell, run_name(self.spec, cell)) for place, cell in cells)
-                found += [Filled(place, cell, run, run in wanted) for place, cell, run in named]
+                cell = point | table.implied
+                others = ((point | {"reading": r.reading}, r.other(cell)) for r in table.readings if r.reading)
+                for place, at in ((point, cell), *others):
+                    run = run_name(self.spec, at)
+                    found.append(Filled(place, at, run, run in wanted))
         for figure in self.spec.figures.values():
             for *_, cell in figure.spots():
                 wanted = self._shows(figure) and self._remark(figure.not_run, cell) is None
@@ -261,7 +262,7 @@ class Paper:
     def _spots(self, figure: str) -> list[tuple[Spot, Remark | None]]:
         """Where a figure shows its cells, each with the remark that says why it is not run."""
         spec = _find(self.spec.figures, figure, f"figure of {self.name}")
-        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in (spec.spots() if self._shows(spec) else ())]
+        return [(spot, self._remark(spec.not_run, spot.cell)) for spot in spec.spots() if self._shows(spec)]
 
     def _shows(self, part: Figure | Sheet | Claim) -> bool:
         """Whether a part of the spec is of the budget in use."""

@@ -45,7 +45,7 @@ class Label(Strict):
 
 
 class Budget(Label):
-    """What a setting costs: rules on top of those of the budget `on`, which is the paper's own where none is named.
+    """The cost of a setting: rules on top of those of the budget `on`, which is the paper's own where none is named.
 
     `own`: what some tables, figures or `claims` say of it. `prepared`: it is still to be trained, beside the budget in
     use: its records are kept in studies/<paper>/<budget>/.
@@ -79,7 +79,7 @@ class Shared(Strict):
     others: tuple[Base, ...] = ()
 
     def of(self, point: Point) -> Base:
-        """What is said of a cell."""
+        """The base of a cell."""
         return next((each for each in self.others if matches(each.when, point)), Base(base=self.base))
 
 
