@@ -17,25 +17,29 @@ hyper = { order = "in-turn" }
 
 [axes.type.none]
 """
-SPEC = (
-    made.SPEC.replace('stop = { threshold = "pilot", warm_start = 10 }', "watch = { crossings = { warm_start = 2 } }")
-    .replace("\n[axes.type.none]\n", IN_TURN)
-    .replace("settings = { stop = { threshold = 0.6 } }", "settings = { rounds = 4 }")
-    .replace(
-        "\n[[tables.t1.cells]]",
-        """
+
+
+def reread(calibrated, type):
+    """The made spec with numbers of table t1 that are not compared, and with its cells of a type read in turn too."""
+    tables = f"""
 [[tables.t1.calibrated]]
-when = { type = ["sequential", "parallel"] }
-reason = "it prints no threshold"
+{calibrated}
 
 [[tables.t1.readings]]
 reading = "in turn"
-when = { type = "parallel" }
+when = {{ type = "{type}" }}
 reason = "Clients may answer in turn"
 
-[[tables.t1.cells]]""",
-        1,
-    )
+[[tables.t1.cells]]"""
+    spec = made.SPEC.replace("\n[axes.type.none]\n", IN_TURN)
+    return spec.replace("\n[[tables.t1.cells]]", tables, 1)
+
+
+CALIBRATED = 'when = { type = ["sequential", "parallel"] }\nreason = "it prints no threshold"'
+SPEC = (
+    reread(CALIBRATED, "parallel")
+    .replace('stop = { threshold = "pilot", warm_start = 10 }', "watch = { crossings = { warm_start = 2 } }")
+    .replace("settings = { stop = { threshold = 0.6 } }", "settings = { rounds = 4 }")
     + """
 [figures.any]
 kind = "thresholds"
@@ -90,31 +94,18 @@ def test_training_is_calibrated_and_test_is_compared(toy):
     assert (sequential.loc["test_accuracy"].raised, sequential.loc["test_accuracy"].lowered) == ("31.00", "67.00")
 
 
-FITTED = (
-    made.SPEC.replace("\n[axes.type.none]\n", IN_TURN).replace("settings = { stop", "settings = { rounds = 4, stop")
-    .replace(
-        "\n[[tables.t1.cells]]",
-        """
-[[tables.t1.calibrated]]
+FITTED = """
 when = { type = "sequential" }
 metric = "test_accuracy"
 ends = false
 reason = "its labels were chosen by it"
-
-[[tables.t1.readings]]
-reading = "in turn"
-when = { type = "sequential" }
-reason = "Clients may answer in turn"
-
-[[tables.t1.cells]]""",
-        1,
-    )
-)  # fmt: skip
+"""
 
 
 def test_a_number_that_a_setting_was_fitted_to_is_not_compared_but_its_readings_are(tmp_path, monkeypatch):
     monkeypatch.setitem(made.ACCURACIES, f"{RUNS[0]}-in-turn", made.ACCURACIES[RUNS[0]])
-    found = evaluate(made.records(made.paper(tmp_path, spec=FITTED)))
+    spec = reread(FITTED, "sequential").replace("settings = { stop", "settings = { rounds = 4, stop")
+    found = evaluate(made.records(made.paper(tmp_path, spec=spec)))
     rows = [(row.variant, row.metric, row.status) for row in with_readings(found.cells) if "sequential" in row.variant]
     assert rows == [
         ("type=sequential", "train_accuracy", "within"),

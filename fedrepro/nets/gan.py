@@ -99,24 +99,21 @@ def perceptron(*widths: int, norm: bool) -> Generator:
 
     Parameters: "fc1", "norm1", "fc2", ..., each {"weight", "bias"}; running: {"norm1": {"mean", "var"}, ...}.
     """
-    made, hidden = mlp(*widths, bend=F.relu), dict(enumerate(widths[1:-1], 1)) if norm else {}
+    made, normed = mlp(*widths, bend=F.relu), widths[1:-1] if norm else ()
 
     def init(generator: torch.Generator) -> State:
         params = {}
         for i, layer in enumerate(made.init(generator).values(), 1):
             params[f"fc{i}"] = layer
-            if i in hidden:
-                params[f"norm{i}"] = {"weight": torch.ones(hidden[i]), "bias": torch.zeros(hidden[i])}
+            if i <= len(normed):
+                params[f"norm{i}"] = scaling(normed[i - 1])
         return params
-
-    def running() -> State:
-        return {f"norm{i}": {"mean": torch.zeros(width), "var": torch.ones(width)} for i, width in hidden.items()}
 
     def apply(params: State, stats: State, z: Tensor, train: bool) -> tuple[Tensor, State]:
         if not norm:
             return widened(made.apply(params, z)), stats
         h, seen = z, {}
-        for i in hidden:
+        for i in range(1, len(widths) - 1):
             weight, bias = params[f"fc{i}"]["weight"], params[f"fc{i}"]["bias"]
             h = F.linear(h, weight, bias.detach())  # batch norm takes it away again, as it does below
             h, seen[f"norm{i}"] = batch_norm(params[f"norm{i}"], stats[f"norm{i}"], h, train)
@@ -124,7 +121,7 @@ def perceptron(*widths: int, norm: bool) -> Generator:
         last = params[f"fc{len(widths) - 1}"]
         return widened(F.linear(h, last["weight"], last["bias"])), seen
 
-    return Generator(init, running, apply, widths[0])
+    return Generator(init, lambda: statistics(normed), apply, widths[0])
 
 
 def image_generator(first: int, side: int, widths: tuple[int, ...], channels: int) -> Generator:
@@ -139,12 +136,9 @@ def image_generator(first: int, side: int, widths: tuple[int, ...], channels: in
         params = {"fc": glorot((first * side**2, NOISE), NOISE, first * side**2, first * side**2, generator)}
         for i, (inner, outer) in enumerate(steps, 1):
             params[f"deconv{i}"] = glorot((inner, outer, 4, 4), 16 * inner, 16 * outer, outer, generator)
-            params[f"norm{i}"] = {"weight": torch.ones(outer), "bias": torch.zeros(outer)}
+            params[f"norm{i}"] = scaling(outer)
         inner = widths[-1]
         return params | {"last": glorot((inner, channels, 3, 3), 9 * inner, 9 * channels, channels, generator)}
-
-    def running() -> State:
-        return {f"norm{i}": {"mean": torch.zeros(c), "var": torch.ones(c)} for i, c in enumerate(widths, 1)}
 
     def apply(params: State, stats: State, z: Tensor, train: bool) -> tuple[Tensor, State]:
         h = F.relu(F.linear(z, params["fc"]["weight"], params["fc"]["bias"]))
@@ -158,7 +152,17 @@ def image_generator(first: int, side: int, widths: tuple[int, ...], channels: in
         last = params["last"]
         return widened(F.conv_transpose2d(h, last["weight"], last["bias"], padding=1)).tanh(), seen
 
-    return Generator(init, running, apply, NOISE)
+    return Generator(init, lambda: statistics(widths), apply, NOISE)
+
+
+def scaling(width: int) -> State:
+    """The parameters of batch norm at the start: scale 1 and shift 0."""
+    return {"weight": torch.ones(width), "bias": torch.zeros(width)}
+
+
+def statistics(widths: tuple[int, ...]) -> State:
+    """The running statistics of batch norm after layers of these widths, at the start."""
+    return {f"norm{i}": {"mean": torch.zeros(c), "var": torch.ones(c)} for i, c in enumerate(widths, 1)}
 
 
 def batch_norm(params: State, stats: State, x: Tensor, train: bool) -> tuple[Tensor, State]:

@@ -112,14 +112,23 @@ def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned], budg
     if draft.study is None:
         return draft.config
     study, rule = draft.study, draft.study.rule
-    option = f" --budget {budget}" if budget else ""
-    found, command = tuned.get(study.name), f"`fedrepro tune --paper {paper} --run {study.run}{option}`"
+    found, command = tuned.get(study.name), f"`{tuning(paper, study, budget)}`"
     if found is None:
         what = " and ".join(rule.open(draft.config))
         raise UsageError(f"run {run!r} of {paper} has no {what} yet: find it with {command}.")
     if (found.kind, found.config_digest) != (rule.kind, study.digest()):
         raise UsageError(f"the {rule.kind} of run {run!r} of {paper} had other settings: repeat it with {command}.")
     return rule.settled(draft.config, found)
+
+
+def tuning(paper: str, study: Study, budget: str | None) -> str:
+    """The command that makes a study."""
+    return f"fedrepro tune --paper {paper} --run {study.run}{at(budget)}"
+
+
+def at(budget: str | None) -> str:
+    """The option of a command for a budget that is not the one in use."""
+    return f" --budget {budget}" if budget else ""
 
 
 def _config(spec: Spec, point: Point, budget: str) -> tuple[RunConfig, Pilot | None]:

@@ -15,7 +15,7 @@ from fedrepro import data
 from fedrepro.errors import UsageError
 from fedrepro.files import held
 from fedrepro.judges import extractors
-from fedrepro.papers.expand import Draft, Study
+from fedrepro.papers.expand import Draft, Study, at, tuning
 from fedrepro.papers.load import Paper, load_paper
 from fedrepro.papers.schema.tuning import Search
 from fedrepro.pipeline import costs
@@ -152,13 +152,8 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
             said = f"the {draft.study.rule.kind} of {draft.study.run} is not of budget {paper.budget}"
             made.refused = f"{said}: write that budget for {paper.name} in {paths.PARAMS}, and leave --budget out."
         needs |= _studied(made, paper, draft, needs, known, other)
-    command = f"fedrepro train --paper {paper.name} --run {run}{_at(other)}"
+    command = f"fedrepro train --paper {paper.name} --run {run}{at(other)}"
     made.add(Job("run", (paper.name, run), command, needs, trains if config else None, cost, other))
-
-
-def _at(budget: str | None) -> str:
-    """The option of a command for a budget that is not the one in use."""
-    return f" --budget {budget}" if budget else ""
 
 
 def _record(trains: Planned) -> Record | None:
@@ -221,7 +216,7 @@ def _studied(
 ) -> frozenset[str]:
     """The jobs of the pilot or search that a run needs: one for each point that has no record, and one that chooses."""
     study: Study = draft.study
-    command = f"fedrepro tune --paper {paper.name} --run {study.run}{_at(other)}"
+    command = tuning(paper.name, study, other)
     if command in made.jobs:
         return frozenset({command})
     if not isinstance(study.rule, Search):

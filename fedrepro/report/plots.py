@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.style
@@ -41,10 +42,24 @@ STYLE = [  # whatever the user's own settings say
 
 def svg(paper: Paper, name: str, points: pd.DataFrame) -> str:
     """A figure of a paper from its rows of the frame `points`; FedreproError for a gallery without its samples."""
+    return drawing(lambda: figure(paper, name, points), bool(paper.figure(name).gallery))
+
+
+def drawing(made: Callable[[], Figure], gallery: bool = False) -> str:
+    """The SVG of a figure that is made under STYLE, with rules for a reader's dark mode: see `dark`."""
     out = io.StringIO()
     with matplotlib.style.context(STYLE):
-        figure(paper, name, points).savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue().replace(PLAIN, f"{PLAIN}{dark(bool(paper.figure(name).gallery))}")
+        made().savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue().replace(PLAIN, f"{PLAIN}{dark(gallery)}")
+
+
+def framed(title: str, told: str, height: float) -> Figure:
+    """A figure without panels: its title, and a caption below; `height`: in inches, for a caption of one line."""
+    told = textwrap.fill(told, 110)
+    drawn = Figure(figsize=(WIDTH, height + 0.13 * told.count("\n")), layout="constrained")
+    drawn.suptitle(textwrap.fill(title, 90), fontsize=10)
+    drawn.supxlabel(told, fontsize=8.5, x=0.01, ha="left")
+    return drawn
 
 
 def dark(gallery: bool) -> str:
@@ -67,10 +82,7 @@ def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
         shown = thresholds.methods(paper, name)
         down, across = range((len(shown) + 1) // 2), range(min(len(shown), 2))
     height = 0.9 + WIDTH / len(across) * len(down) if gallery else 1.3 + HIGH[spec.kind] * len(down)
-    told = textwrap.fill(caption(paper, name, points), 110)
-    drawn = Figure(figsize=(WIDTH, height + 0.13 * told.count("\n")), layout="constrained")
-    drawn.suptitle(textwrap.fill(spec.title, 90), fontsize=10)
-    drawn.supxlabel(told, fontsize=8.5, x=0.01, ha="left")
+    drawn = framed(spec.title, caption(paper, name, points), height)
     panels = drawn.subplots(len(down), len(across), sharex=spec.kind in ("curves", "levels"), squeeze=False)
     if spec.kind == "thresholds":
         thresholds.fill(paper, name, dict(zip(shown, panels.flat, strict=False)), COLOURS, points)
@@ -143,10 +155,15 @@ def _fill(spec: figures.Figure, panels: dict[str, Axes], places: list[str], line
         last.margins(x=0.1)
         if spec.quantity.kind == "rounds":
             last.set_ylim(bottom=0)
-    last.set_xlabel(" × ".join(map(label, values(spec.x))) if places else "round")
+    last.set_xlabel(_labels(spec.x) if places else "round")
     shown = [handles[line] for line in lines if line in handles]
-    title = " × ".join(map(label, values(spec.lines))) if places else None
+    title = _labels(spec.lines) if places else None
     first.legend(handles=shown, title=title, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+
+
+def _labels(axes: str | tuple[str, ...]) -> str:
+    """One or several axes as a label."""
+    return " × ".join(map(label, values(axes)))
 
 
 def _reduced(spec: figures.Figure) -> str:

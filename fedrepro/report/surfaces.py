@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import textwrap
 from collections.abc import Iterable
 
-import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -31,21 +28,15 @@ def average(clients: Iterable[Iterable[Well]], x: np.ndarray, y: np.ndarray) -> 
 
 def svg(paper: Paper, name: str) -> str:
     """The picture: a panel for each client and one for the average; equal specs give equal bytes."""
-    out = io.StringIO()
-    with matplotlib.style.context(plots.STYLE):
-        _figure(paper, name).savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue().replace(plots.PLAIN, f"{plots.PLAIN}{plots.dark(gallery=False)}")
+    return plots.drawing(lambda: _figure(paper, name))
 
 
 def _figure(paper: Paper, name: str) -> Figure:
     spec = paper.spec.surfaces[name]
-    told = textwrap.fill(spec.about, 110)
     x, y = np.meshgrid(*[np.linspace(-1, 1, POINTS)] * 2)
     panels = {f"client {client.upper()}": loss(wells, x, y) for client, wells in spec.clients.items()}
     panels["average"] = average(spec.clients.values(), x, y)
-    drawn = Figure(figsize=(plots.WIDTH, 3.4 + 0.13 * told.count("\n")), layout="constrained")
-    drawn.suptitle(spec.title, fontsize=10)
-    drawn.supxlabel(told, fontsize=8.5, x=0.01, ha="left")
+    drawn = plots.framed(spec.title, spec.about, 3.4)
     axes = drawn.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     levels = np.linspace(min(each.min() for each in panels.values()), 0, LEVELS)
     for axis, (title, values) in zip(axes, panels.items(), strict=True):
