@@ -170,6 +170,15 @@ def test_the_figure_has_a_point_for_each_threshold_and_the_printed_pairs(toy):
     assert "a star at the pair that the paper prints" in plots.caption(toy, "any", points)
 
 
+def test_runs_that_no_threshold_stops_have_a_printed_pair_and_no_line(toy):
+    for run in RUNS:
+        made.watch(toy, run, curves(dict.fromkeys(TRAINING, 0.86)))
+    points = evaluate(toy).points
+    figure = plots.figure(toy, "any", points)
+    assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [0, 1, 0, 1, 0]
+    assert "Game (Smooth), type parallel, test accuracy: no value" in plots.caption(toy, "any", points)
+
+
 def test_a_paper_with_two_printed_accuracies_of_one_run_is_refused(toy):
     from fedrepro.errors import UsageError
 

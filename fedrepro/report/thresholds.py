@@ -26,10 +26,11 @@ def fill(paper: Paper, name: str, panels: dict[str, Axes], colours: tuple[str, .
         spots = [(spot, run) for spot, run in paper.spots(name) if spot.cell["method"] == method]
         marked = set()
         for colour, (spot, run) in zip(colours, spots, strict=False):
-            own = points[(points.line == spot.line) & (points.n > 0)].assign(x=lambda rows: rows.x.map(float))
+            own = points[(points.line == spot.line) & (points.n > 0)]
+            x, mean, spread = (own[key].astype(float) for key in ("x", "mean", "spread"))
             said = words({axis: value for axis, value in spot.cell.items() if axis not in ("dataset", "method")})
-            axis.fill_between(own.x, own["mean"] - own.spread, own["mean"] + own.spread, color=colour, alpha=0.15, lw=0)
-            axis.plot(own.x, own["mean"], color=colour, marker=".", markersize=3, label=said)
+            axis.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0)
+            axis.plot(x, mean, color=colour, marker=".", markersize=3, label=said)
             if run in pairs and pairs[run] not in marked:
                 marked.add(pairs[run])
                 axis.plot(*pairs[run], color=colour, **PRINTED)
