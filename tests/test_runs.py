@@ -221,6 +221,13 @@ def test_other_settings_are_trained_again(trained, change):
     assert trained == [(0,), (0,)]
 
 
+def test_the_look_for_a_place_to_write_makes_no_folder(monkeypatch):
+    """One that is removed again fails another process that looks for records at that moment."""
+    monkeypatch.setattr(Path, "rmdir", lambda path: pytest.fail(f"removed {path}"))
+    runs.probe(Place(Path("studies/toy/one")))
+    assert list(Path().iterdir()) == []
+
+
 def test_the_commit_is_that_of_the_sources_wherever_a_run_is_started(folder):
     head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
     subprocess.run(["git", "init", "-q", folder], check=True)
@@ -263,7 +270,7 @@ def test_two_runs_at_two_places_do_not_wait_for_each_other():
 
 def test_a_record_that_cannot_be_written_fails_before_the_training(trained):
     Path("runs").write_text("")
-    with pytest.raises(UsageError, match="cannot write runs/one"):
+    with pytest.raises(UsageError, match="cannot write runs/.probe"):
         execute(config())
     assert not trained
 

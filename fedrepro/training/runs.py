@@ -132,13 +132,10 @@ def resolve(device: str) -> torch.device:
 
 def probe(place: Place) -> None:
     """Fail before the training, not after it, where the record cannot be written; clear what a killed one left."""
-    made = [each for each in (place.folder, *place.folder.parents) if not each.exists()]
-    write_text(place.folder / ".probe", "").unlink()
+    there = next(each for each in (place.folder, *place.folder.parents) if each.exists())
+    write_text(there / ".probe", "").unlink(missing_ok=True)  # no folder is made: another process may look through them
     for part in place.folder.glob(PARTS):
         part.unlink()
-    with contextlib.suppress(OSError):  # another run's record may be in it by now
-        for folder in made:
-            folder.rmdir()
 
 
 @contextlib.contextmanager
