@@ -263,11 +263,11 @@ def answered(response, now, past):
     return {"none": now, "literal": now + past, "buffer_only": past, "mixed": (now + past) / 2}[response]
 
 
-def reference(batches, turns, learned, response, capacity, steps, phi_step="adam", n=3, eps=1e-7):
+def reference(batches, turns, learned, response, capacity, steps, phi_optimiser="adam", n=3, eps=1e-7):
     """Algorithm 1 of flgames-2022, row by row; batches[t] = (x [C][T][B], y). Yields predictors and phi."""
     w, p, shares = list(W[:n]), P if learned else 1.0, np.array(SIZES[:n]) / sum(SIZES[:n])
     adams = [Adam(LR, eps) for _ in range(n)]
-    of_phi = Adam(PHI_LR, eps) if phi_step == "adam" else lambda g: -PHI_LR * g
+    of_phi = Adam(PHI_LR, eps) if phi_optimiser == "adam" else lambda g: -PHI_LR * g
     buffers = [[w[k]] for k in range(n)]
     for (x, y), turn in zip(batches, turns, strict=True):
         if turn == "phi":
@@ -296,12 +296,12 @@ def reference(batches, turns, learned, response, capacity, steps, phi_step="adam
         ("f-irm", {"steps": 1}),
         ("f-irm", {"steps": 3}),
         ("v-irm", {"steps": 2}),
-        ("v-irm", {"steps": 1, "phi_step": "plain"}),
+        ("v-irm", {"steps": 1, "phi_optimiser": "sgd"}),
         ("f-fl-smooth", {"steps": 2, "capacity": 1, "response": "literal"}),
         ("f-fl-smooth", {"steps": 1, "capacity": 2, "response": "buffer_only"}),
         ("f-fl-smooth", {"steps": 1, "capacity": 3, "response": "mixed"}),
         ("v-fl-smooth-fast", {"steps": 2, "capacity": 2, "response": "literal"}),
-        ("v-fl-smooth-fast", {"steps": 1, "capacity": 1, "response": "literal", "phi_step": "plain"}),
+        ("v-fl-smooth-fast", {"steps": 1, "capacity": 1, "response": "literal", "phi_optimiser": "sgd"}),
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +12,13 @@ from torch.optim.adam import adam as torch_adam
 
 from fedrepro.core.trees import add, leaves, map_tree
 from fedrepro.core.types import Rule, State
+
+Optimiser = Literal["sgd", "adam"]
+
+
+def by(optimiser: Optimiser, lr: float, eps: float) -> Rule:
+    """The optimiser by name; `eps` is Adam's."""
+    return adam(lr, eps=eps) if optimiser == "adam" else sgd(lr)
 
 
 def step(update: Callable) -> Callable[[State, State, State], tuple[State, State]]:

@@ -163,14 +163,6 @@ def family(net: Nets) -> Callable[[Callable[..., Recipe]], Callable[..., Method]
 Most = Callable[[Draw, Rule], Recipe]  # a recipe but for its draw and the clients' optimiser
 
 
-Optimiser = Literal["sgd", "adam"]
-
-
-def by(optimiser: Optimiser, lr: float, eps: float) -> Rule:
-    """The optimiser by name; `eps` is Adam's."""
-    return optim.adam(lr, eps=eps) if optimiser == "adam" else optim.sgd(lr)
-
-
 def locally(
     task: Task,
     most: Most,
@@ -179,10 +171,10 @@ def locally(
     batch: int = BATCH,
     eps: float = 1e-7,
     epochs: int = 1,
-    optimiser: Optimiser = "sgd",
+    optimiser: optim.Optimiser = "sgd",
 ) -> Recipe:
     """Clients train some epochs by the optimiser; `eps` is Adam's."""
-    return most(Draw(size=batch, epochs=epochs), by(optimiser, lr, eps))
+    return most(Draw(size=batch, epochs=epochs), optim.by(optimiser, lr, eps))
 
 
 def plainly(task: Task, most: Most, *, lr: float = LR, batch: int = BATCH, epochs: int = 1) -> Recipe:
@@ -195,10 +187,10 @@ def plainly(task: Task, most: Most, *, lr: float = LR, batch: int = BATCH, epoch
 
 @family(net="cnn")
 def fedsgd(
-    task: Task, *, lr: float = LR, batch: int = BATCH, eps: float = 1e-7, optimiser: Optimiser = "sgd"
+    task: Task, *, lr: float = LR, batch: int = BATCH, eps: float = 1e-7, optimiser: optim.Optimiser = "sgd"
 ) -> Recipe:
     """FedSGD: the server takes one step along the mean of the clients' mini-batch gradients."""
-    return Recipe(Draw(size=batch), client=optim.sgd(1.0), server=average(by(optimiser, lr, eps)))
+    return Recipe(Draw(size=batch), client=optim.sgd(1.0), server=average(optim.by(optimiser, lr, eps)))
 
 
 @family(net="cnn")

@@ -43,7 +43,6 @@ ORDERS: dict[Order, Callable[[Turn], tuple[Turn, ...]]] = {
 # How a client answers the sum of its opponents now and in the mean of their past: the prose of section 4.2, Eq. 4 as
 # printed (weights sum to (2n-1)/n; the loss grows without bound: papers/flgames-2022/PROTOCOL.md), and both's mean.
 Response = Literal["buffer_only", "literal", "mixed"]
-Step = Literal["adam", "plain"]
 RESPONSES: dict[Response, Callable[[Tensor, Tensor], Tensor]] = {
     "buffer_only": lambda now, past: past,
     "literal": torch.add,
@@ -60,7 +59,7 @@ class Variant:
     """How the games differ.
 
     phi_lr:   the step size of the representation (V); without one, it is the identity (F)
-    phi_step: by Adam, or plain as Algorithm 1 prints it in line 23
+    phi_optimiser: of the server; Adam by section 7.3.2, SGD by line 23 of Algorithm 1
     capacity: of each buffer of past predictors (Smooth); 0 is none
     response: how clients answer these
     newest:   whether a predictor enters its buffer as soon as it has played, or when it is replaced
@@ -68,7 +67,7 @@ class Variant:
     """
 
     phi_lr: float | None = None
-    phi_step: Step = "adam"
+    phi_optimiser: optim.Optimiser = "adam"
     capacity: int = 0
     response: Response = "buffer_only"
     newest: bool = True
@@ -232,7 +231,7 @@ def play(
         predictor=mlp(hidden if learnt else flat, hidden, hidden, task.classes),
         opt=optim.adam(lr, eps=eps),
         phi=mlp(flat, hidden, last=False) if learnt else None,
-        phi_opt=(optim.adam(learnt, eps=eps) if variant.phi_step == "adam" else optim.sgd(learnt)) if learnt else None,
+        phi_opt=optim.by(variant.phi_optimiser, learnt, eps) if learnt else None,
     )
     changed = tuple(turn for turn in ORDERS[order](everyone) for _ in range(repeat))
     step = partial(respond_in_turn, game) if order == "in-turn" else None
@@ -267,9 +266,9 @@ def f_fl_smooth(task: Task, *, capacity: int = 5, response: Response = "buffer_o
 
 
 @played
-def v_irm(task: Task, *, phi_lr: float = 2.5e-5, phi_step: Step = "adam") -> Variant:
+def v_irm(task: Task, *, phi_lr: float = 2.5e-5, phi_optimiser: optim.Optimiser = "adam") -> Variant:
     """V-IRM Games: a shared representation is learned on mini-batches, in rounds of its own."""
-    return Variant(phi_lr, phi_step)
+    return Variant(phi_lr, phi_optimiser)
 
 
 @played
@@ -277,10 +276,10 @@ def v_fl_smooth_fast(
     task: Task,
     *,
     phi_lr: float = 2.5e-5,
-    phi_step: Step = "adam",
+    phi_optimiser: optim.Optimiser = "adam",
     capacity: int = 5,
     response: Response = "buffer_only",
     newest: bool = True,
 ) -> Variant:
     """V-FL Games (Smooth + Fast): V-IRM with buffers, phi stepping along the gradient over all data."""
-    return Variant(phi_lr, phi_step, capacity, response, newest, fast=True)
+    return Variant(phi_lr, phi_optimiser, capacity, response, newest, fast=True)
