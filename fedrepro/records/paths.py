@@ -35,8 +35,8 @@ def run(paper: str, method: str, run: str, root: Root = ".") -> Path:
     return runs(paper, method, root) / run
 
 
-def study(paper: str, run: str, point: str = "", root: Root = ".") -> Path:
-    """The folder of the record of a pilot, or of a point of a search."""
+def study(paper: str, run: str, point: str, root: Root = ".") -> Path:
+    """The folder of the record of a point of a search."""
     return Path(root) / "studies" / paper / run / point
 
 
