@@ -17,7 +17,6 @@ from fedrepro.files import held
 from fedrepro.judges import extractors
 from fedrepro.papers.expand import Draft, Study, at, tuning
 from fedrepro.papers.load import Paper, load_paper
-from fedrepro.papers.schema.tuning import Search
 from fedrepro.pipeline import costs
 from fedrepro.pipeline.costs import Cost, Costs
 from fedrepro.pipeline.request import adhoc
