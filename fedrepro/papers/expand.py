@@ -113,7 +113,11 @@ def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned], budg
         raise UsageError(f"run {run!r} of {paper} has no {what} yet: find it with {command}.")
     if found.config_digest != study.digest():
         raise UsageError(f"the search of run {run!r} of {paper} had other settings: repeat it with {command}.")
-    return rule.settled(draft.config, found)
+    config = rule.settled(draft.config, found)
+    if lacking := unset(config):
+        fault = f"tuned.json of {paper} has no {lacking[0]} for {study.name}, which run {run!r} needs"
+        raise UsageError(f"{fault}: repeat the search with {command}.")
+    return config
 
 
 def tuning(paper: str, study: Study, budget: str | None) -> str:
