@@ -308,7 +308,7 @@ def test_a_search_of_other_settings_is_refused(opened, old, new):
 
 
 def test_a_search_that_chose_too_little_is_refused(opened):
-    with pytest.raises(UsageError, match=r"tuned\.json of toy-2022 has no rate for .*: repeat the search with `fedrepro"):
+    with pytest.raises(UsageError, match=r"tuned\.json of toy-2022 has no rate for .*: repeat the search"):
         entered(opened, lr=0.03).run(GAMES[1])
 
 
