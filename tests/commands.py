@@ -18,7 +18,7 @@ from fedrepro.training import runs
 
 SMALL = ("--dataset", "digits", "--set", "batch=64", "--set", "hidden=16", "--set", "rounds=6")
 
-# A paper of two runs that train in a second; the second one needs a pilot.
+# A paper of two runs that train in a second.
 PAPER, PLAIN, GAME = "tiny-2024", "digits-fedsgd", "digits-f-irm-parallel"
 SPEC = """
 title = "Tiny"
@@ -27,7 +27,6 @@ title = "Tiny"
 rounds = 6
 seeds = [0, 1]
 hyper = { batch = 64, hidden = 16 }
-pilot = { seed = 1000, rounds = 8, quantiles = [0.1, 0.9], fraction = 0.25 }
 
 [axes.dataset.Digits]
 dataset = "digits"
@@ -37,7 +36,7 @@ method = "fedsgd"
 
 [axes.method.F-IRM]
 method = "f-irm"
-stop = { threshold = "pilot", warm_start = 2 }
+stop = { threshold = 0.6, warm_start = 2 }
 
 [axes.type.none]
 run = ""
@@ -53,7 +52,7 @@ label = "smoke"
 compare = false
 
 [[budgets.smoke.rules]]
-settings = { rounds = 2, seeds = [0], stop = { threshold = 0.6 } }
+settings = { rounds = 2, seeds = [0] }
 
 [tables.t1]
 title = "Table 1"
@@ -119,7 +118,7 @@ def start(*arguments: str, **options) -> subprocess.Popen:
 
 
 def paper(root: Path, spec: str = SPEC) -> None:
-    """Write the tiny paper, without its pilot."""
+    """Write the tiny paper."""
     folder = root / "papers" / PAPER
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "paper.toml").write_text(spec)

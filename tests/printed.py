@@ -30,7 +30,7 @@ LANGUAGES = {"sh", "text", "python", "toml", "yaml", "csv"}
 TYPED = ("fedrepro", "dvc", "make", "pip", "uv", "pre-commit", "pytest", "git", "python", "source", "export")
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.M)
 # What a page may write for a name that the reader chooses, and a name to try it with.
-PLACEHOLDERS = {"P": "flgames-2022", "PAPER": "flgames-2022", "R": "colored-mnist-f-irm-parallel", "TABLE": "table1"}
+PLACEHOLDERS = {"P": "gma-2022", "PAPER": "gma-2022", "R": "mnist-fedavg-noniid-avg", "TABLE": "table1"}
 
 
 @dataclass(frozen=True)

@@ -228,9 +228,7 @@ def test_divergence_is_recorded_and_said():
 
 
 def test_divergence_of_a_planned_run_is_a_result_for_its_table(folder):
-    commands.paper(
-        folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6").replace("16 }", "16, lr = 1e30 }")
-    )
+    commands.paper(folder, commands.SPEC.replace("16 }", "16, lr = 1e30 }"))
     done = fedrepro("train", "--paper", PAPER, "--run", GAME)
     assert (done.code, done.out.count("diverged")) == (0, 2)
     assert fedrepro("train", "--paper", PAPER, "--run", PLAIN).code == 0
@@ -238,9 +236,9 @@ def test_divergence_of_a_planned_run_is_a_result_for_its_table(folder):
     assert "diverged" in fedrepro("show", "table", PAPER, "t1").out
 
 
-def test_a_pilot_that_diverges_finds_nothing(folder):
-    commands.paper(folder, commands.SPEC.replace("16 }", "16, lr = 1e30 }"))
-    refused(fedrepro("tune", "--paper", PAPER, "--run", GAME), 1, f"the pilot of {GAME} diverged in round ")
+def test_a_search_whose_points_diverge_finds_nothing(folder):
+    commands.paper(folder, commands.SEARCHED.replace("[0.01, 1e-5]", "[1e30]"))
+    refused(fedrepro("tune", "--paper", PAPER, "--run", PLAIN), 1, f"every point of the search of {PLAIN} diverged")
     assert not (folder / "papers" / PAPER / "tuned.json").exists()
 
 
@@ -319,14 +317,14 @@ def test_sigint_saves_the_last_round_and_the_same_command_goes_on():
 # The papers
 
 
-def test_a_missing_pilot_names_its_command(folder):
-    commands.paper(folder)
+def test_a_missing_search_names_its_command(folder):
+    commands.paper(folder, commands.SEARCHED)
     refused(
-        fedrepro("train", "--paper", PAPER, "--run", GAME),
+        fedrepro("train", "--paper", PAPER, "--run", PLAIN),
         2,
-        f"has no stopping threshold yet: find it with `fedrepro tune --paper {PAPER} --run {GAME}`",
+        f"has no lr yet: find it with `fedrepro tune --paper {PAPER} --run {PLAIN}`",
     )
-    refused(fedrepro("tune", "--paper", PAPER, "--run", PLAIN), 2, f"run '{PLAIN}' of {PAPER} needs no tuning")
+    refused(fedrepro("tune", "--paper", PAPER, "--run", GAME), 2, f"run '{GAME}' of {PAPER} needs no tuning")
     refused(fedrepro("tune", "--paper", PAPER, "--run", "x"), 2, f"unknown run of {PAPER} 'x'")
 
 
@@ -347,8 +345,7 @@ def test_a_spec_that_is_wrong_is_named_with_its_place(folder):
     ],
 )
 def test_what_could_not_be_trained_is_refused_before_any_training(folder, settings, message):
-    spec = commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6")
-    commands.paper(folder, spec.replace('method = "fedsgd"', settings))
+    commands.paper(folder, commands.SPEC.replace('method = "fedsgd"', settings))
     done = fedrepro("run", PAPER)
     place = f"papers/{PAPER}/paper.toml: run {PLAIN}: " * ("unknown method" not in message)
     assert (done.code, done.fault.startswith(f"error: {place}{message}")) == (2, True), done
@@ -364,7 +361,7 @@ def test_what_could_not_be_trained_is_refused_before_any_training(folder, settin
     ],
 )
 def test_files_that_are_no_text(folder, file, message):
-    commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))
+    commands.paper(folder)
     path = folder / file.format(PAPER)
     path.write_bytes(path.read_bytes() + b"\xff")
     refused(fedrepro("evaluate", PAPER), 2, message)
@@ -372,7 +369,7 @@ def test_files_that_are_no_text(folder, file, message):
 
 @pytest.mark.parametrize("command", [["evaluate"], ["report"]])
 def test_steps_of_the_pipeline_without_the_step_before(folder, command):
-    commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))
+    commands.paper(folder)
     refused(fedrepro(*command), 1, "is missing: run `")
 
 

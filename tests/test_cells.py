@@ -9,7 +9,7 @@ import pytest
 from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper
 from fedrepro.results.cells import published, reproduced, spread_out
-from fedrepro.results.evaluate import evaluate, read, write
+from fedrepro.results.evaluate import evaluate
 
 
 @pytest.fixture
@@ -92,30 +92,6 @@ def test_the_committed_published_numbers_parse():
     for printed in published(load_paper("flgames-2022", Path(__file__).parents[1])).values():
         assert float(printed.mean) > 0
         assert printed.unit == "percent"
-
-
-SHIFTS = made.SPEC.replace("warm_start = 10 }", "warm_start = 10, shifts = [0.03, -0.03] }")
-
-
-@pytest.fixture
-def shifted(tmp_path):
-    """Sequential: every seed would have stopped at T+ and only the first two at T-; parallel: none at either."""
-    toy = made.records(made.paper(tmp_path, spec=SHIFTS))
-    record = made.record(toy, "toys-game-sequential", made.ACCURACIES["toys-game-sequential"])
-    for seed, entry in record["seeds"].items():
-        entry["shifted"] = {"+0.03": {"rounds": 9, "train_accuracy": 0.59, "test_accuracy": 0.6 + 0.01 * int(seed)}}
-        if seed != "2":
-            entry["shifted"]["-0.03"] = {"rounds": 99, "train_accuracy": 0.5, "test_accuracy": 0.7}
-    made.write(tmp_path, "toys-game-sequential", record)
-    return toy
-
-
-def test_what_another_threshold_would_have_given(shifted):
-    moved = [(row.raised, row.n_raised, row.lowered, row.n_lowered) for row in rows(shifted)]
-    none = ("", 0, "", 0)
-    assert moved == [none, none, ("59.00", 3, "50.00", 2), ("61.00", 3, "70.00", 2), none, none]
-    write(shifted, evaluate(shifted))
-    assert list(read(shifted).cells.raised) == ["", "", "59.00", "61.00", "", ""]
 
 
 INSTEAD = """

@@ -40,7 +40,6 @@ def project(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         steps = {
-            "tune": ("tune", "--paper", PAPER, "--run", GAME),
             "fetch": ("data", "fetch", "digits"),
             PLAIN: ("train", "--paper", PAPER, "--run", PLAIN),
             GAME: ("train", "--paper", PAPER, "--run", GAME),
@@ -261,15 +260,8 @@ def test_requests_that_name_nothing(inside, request_, message):
 # The other commands
 
 
-def test_the_pilot_says_what_it_found_and_enters_it(inside):
-    found = json.loads(Path("papers", PAPER, "tuned.json").read_text())[GAME]
-    assert (
-        inside["tune"].out == f"{GAME}: threshold {found['threshold']}, between lo {found['lo']} and hi {found['hi']}\n"
-    )
-
-
 def test_the_search_says_what_it_chose_and_enters_it(folder):
-    commands.paper(folder, commands.SEARCHED.replace('"pilot", warm', "0.6, warm"))
+    commands.paper(folder, commands.SEARCHED)
     assert (
         f"find it with `fedrepro tune --paper {PAPER} --run {PLAIN}`"
         in fedrepro("train", "--paper", PAPER, "--run", PLAIN).fault
@@ -361,8 +353,7 @@ def test_check_prints_its_verdict(inside):
 
 def test_check_exits_with_3_if_a_number_is_outside(project, tmp_path, monkeypatch):
     commands.paper(tmp_path, commands.SPEC.replace("points = 100", "points = 0").replace("spreads = 2", "spreads = 0"))
-    for name in ("runs", f"papers/{PAPER}/tuned.json"):
-        (tmp_path / name).symlink_to(project[0] / name)
+    (tmp_path / "runs").symlink_to(project[0] / "runs")
     monkeypatch.chdir(tmp_path)
     fedrepro("evaluate")
     done = fedrepro("check")

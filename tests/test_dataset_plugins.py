@@ -137,7 +137,7 @@ def test_it_may_be_the_default_of_a_method_and_the_dataset_of_a_paper(install, t
     import commands
 
     install()
-    spec = commands.SPEC.replace('dataset = "digits"', 'dataset = "hers"').replace('"pilot"', "0.6")
+    spec = commands.SPEC.replace('dataset = "digits"', 'dataset = "hers"')
     commands.paper(tmp_path, spec)
     done = fedrepro("run", commands.PAPER, "--dry-run")
     assert (done.code, "2 runs planned" in done.out) == (0, True), done.err

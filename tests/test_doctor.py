@@ -222,10 +222,10 @@ def test_damaged_data_are_wrong():
 @pytest.mark.slow
 def test_the_planned_runs(folder):
     assert found(doctor.planned)["papers"][0] == "note"
-    commands.paper(folder)
+    commands.paper(folder, commands.SEARCHED)
     state, text = found(doctor.planned)[commands.PAPER]
     assert (state, "fedrepro tune --paper tiny-2024" in text) == ("wrong", True)
-    commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))
+    commands.paper(folder)
     todo = "2 of 2 runs have no current record: `fedrepro run tiny-2024` trains them"
     assert found(doctor.planned) == {commands.PAPER: ("note", todo)}
     fedrepro("run")

@@ -247,17 +247,6 @@ def test_the_mean_over_the_last_rounds_of_each_seed(over):
     assert (row.reproduced, [value for *_, value in row.measured]) == ("30.00", pytest.approx([30, 30, 30]))
 
 
-def test_a_mean_over_the_last_rounds_has_no_value_at_another_threshold(tmp_path):
-    spec = LAST.replace("warm_start = 10 }", "warm_start = 10, shifts = [0.03, -0.03] }")
-    loaded = made.records(made.paper(tmp_path, spec=spec))
-    shifted = {"shifted": {"+0.03": {"train_accuracy": 0.5, "test_accuracy": 0.5}}}
-    made.watch(loaded, "toys-plain", curves(100, 100, 100))
-    made.watch(loaded, "toys-game-sequential", curves(40, 50, 60))
-    made.watch(loaded, RUN, curves(40, 50, 60), seed_0=shifted)
-    found = evaluate.evaluate(loaded).cells
-    assert set(found.raised) == set(found.lowered) == {""}
-
-
 def test_a_diverged_seed_has_no_mean_and_no_fault(over):
     lost = {"status": "diverged", "metrics": {}, "rounds": 7}
     made.watch(over, RUN, curves(40, 50, 60, seed_1={"train_accuracy": {}, "test_accuracy": {}}), seed_1=lost)

@@ -147,8 +147,8 @@ def of_methods() -> dict[str, Case]:
     return found | {"fedavg augmented": case(measure, "fedavg", "rotated-mnist-digits")}
 
 
-# In bfloat16 another order of sums is another rounding of the products.
-NEAR = {"fp32": 1e-4, "bf16": 5e-3}
+# In bfloat16 another order of sums is another rounding of the products, to 0.4% each; a second moment is their square.
+NEAR = {"fp32": 1e-4, "bf16": 2e-2}
 
 
 def of_networks() -> dict[str, Case]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import commands
 import pytest
 import typer
-from commands import GAME, PAPER, PLAIN, SMALL, fedrepro
+from commands import PAPER, PLAIN, SEARCHED, SMALL, SPEC, fedrepro
 from recorded import run
 
 from fedrepro.cli import app
@@ -24,7 +24,6 @@ from fedrepro.training import runs
 
 ROOT = Path(__file__).parents[1]
 LONG, DEEP, HUGE = "x" * 300, "[" * 50_000, "9" * 5_000
-SPEC = commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6")
 SPECS, PARAMS = f"papers/{PAPER}/paper.toml", "params.yaml"
 PUBLISHED, TUNED = f"papers/{PAPER}/published.csv", f"papers/{PAPER}/tuned.json"
 
@@ -68,9 +67,9 @@ WITH = {  # (command, argument) or command -> the other arguments
     ("train", "run"): ("--paper", PAPER),
     ("train", "budget"): ("--paper", PAPER, "--run", PLAIN),
     "train": TRAIN,
-    ("tune", "paper"): ("--run", GAME),
+    ("tune", "paper"): ("--run", PLAIN),
     ("tune", "run"): ("--paper", PAPER),
-    "tune": ("--paper", PAPER, "--run", GAME),
+    "tune": ("--paper", PAPER, "--run", PLAIN),
     "run": (PAPER,),
     ("run", "names"): (),
     "bench": ("W1",),
@@ -91,7 +90,7 @@ WITH = {  # (command, argument) or command -> the other arguments
 }
 NEEDS = {  # command -> what it needs beside the tiny paper
     "bench": lambda: Path("benchmarks").symlink_to(ROOT / "benchmarks"),
-    "tune": lambda: commands.paper(Path()),
+    "tune": lambda: commands.paper(Path(), SEARCHED),
     **dict.fromkeys(("test", "compare", "plot"), lambda: [run(name, {0: 0.5, 1: 0.6}) for name in "ab"]),
 }
 
@@ -134,7 +133,7 @@ VALUES = {
     "deep": DEEP,
 }
 SETTINGS = {
-    "f-irm": "rounds stop.threshold stop.warm_start stop.margin stop.follow stop.until stop.shifts watch.samples "
+    "f-irm": "rounds stop.threshold stop.warm_start stop.margin watch.samples "
     "watch.train_every watch.test_every watch.precision watch.grad_norm watch.step_every batch hidden lr phi_lr order "
     "n p label_noise",
     "fedadam": "steps epochs cohort server_lr server_eps b1 tau net deal",
@@ -254,7 +253,7 @@ REPLACED = [  # name, what is replaced in the spec, by what, words of the senten
     ("seed twice", "seeds = [0, 1]", "seeds = [0, 0]", "seeds"),
     ("no seeds", "seeds = [0, 1]", "seeds = []", "seeds"),
     ("floats for seeds", "seeds = [0, 1]", "seeds = [0.5]", "seeds"),
-    ("nan in a list", "quantiles = [0.1, 0.9]", "quantiles = [nan, 0.9]", "nan"),
+    ("nan in a list", "hidden = 16", "hidden = [16, nan]", "nan"),
     ("lr inf", "hidden = 16", "lr = inf", "inf"),
     ("lr nan", "hidden = 16", "lr = nan", "nan"),
     ("nan in a value that no run has", 'run = ""', 'run = ""\nhyper = { lr = nan }', "nan"),
@@ -509,14 +508,13 @@ def params() -> Iterator[tuple]:
 
 
 def found(**changed) -> None:
-    """A tuned.json of the one game, which needs a pilot, with changes; None leaves a key out."""
+    """A tuned.json of a run that needs a search, with changes; None leaves a key out."""
     from fedrepro.papers.load import load_paper
 
-    commands.paper(Path())
-    entry = {"kind": "pilot", "threshold": 0.5, "lo": 0.4, "hi": 0.8, "seed": 1000, "rounds": 8}
-    entry |= {"config_digest": load_paper(PAPER).study(GAME).digest()} | changed
+    commands.paper(Path(), SEARCHED)
+    entry = {"chosen": {"lr": 0.01}, "config_digest": load_paper(PAPER).study(PLAIN).digest()} | changed
     entry = {key: value for key, value in entry.items() if value is not None}
-    Path(TUNED).write_text(json.dumps({GAME: entry}))
+    Path(TUNED).write_text(json.dumps({PLAIN: entry}))
 
 
 def raw(text: str | bytes) -> None:
@@ -527,19 +525,16 @@ def raw(text: str | bytes) -> None:
 def tuned() -> Iterator[tuple]:
     nan, inf = float("nan"), float("inf")
     for key, values in {
-        "threshold": (nan, inf, -inf, "0.5", True, -0.1, 1.5, [], {}, None, 10**30),
-        "hi": (nan, inf, "0.8", True, -1, 2, [], None, 0.1),
-        "kind": ("search", "pilots", "", 5, True, None, [], LONG),
         "config_digest": (5, True, None, [], {}, "", "x", HUGE),
-        "chosen": ([], 5, {"lr": nan}, {"lr": "x"}, {"lr": [0.1]}, {"lr": True}),
+        "chosen": ([], 5, None, {"lr": nan}, {"lr": inf}, {"lr": "x"}, {"lr": [0.1]}, {"lr": True}),
     }.items():
         for value in values:
-            yield "tuned.json", f"{key} {str(value)[:20]}", partial(found, **{key: value}), (key, "pilot", "tune")
+            yield "tuned.json", f"{key} {str(value)[:20]}", partial(found, **{key: value}), (key, "tune")
     for name, text in (
         ("empty", ""), ("no JSON", "{"), ("a list", "[]"), ("a number", "5"), ("not text", b"\xff"), ("deep", DEEP),
-        ("deep tables", '{"a":' * 50_000), ("huge", HUGE), ("null", "null"), ("entry null", f'{{"{GAME}": null}}'),
-        ("entry a list", f'{{"{GAME}": []}}'), ("entry nested", f'{{"{GAME}": {{"threshold": {"[" * 200}{"]" * 200}}}}}'),
-        ("two documents", "{}{}"), ("none", "{}"),
+        ("deep tables", '{"a":' * 50_000), ("huge", HUGE), ("null", "null"), ("entry null", f'{{"{PLAIN}": null}}'),
+        ("entry a list", f'{{"{PLAIN}": []}}'), ("entry nested", f'{{"{PLAIN}": {{"chosen": {"[" * 200}{"]" * 200}}}}}'),
+        ("two documents", "{}{}"),
     ):  # fmt: skip
         yield "tuned.json", name, partial(raw, text), ("",)
 
@@ -561,7 +556,7 @@ COMMANDS = {
     "papers": (("show", "tables"), ("evaluate",), ("run", "--dry-run"), ("report", "--overview")),
     "published.csv": (("evaluate",), ("check", PAPER), ("check", "--json")),
     "params.yaml": (("run", "--dry-run"), ("show", "runs"), ("report",), ("train", "--paper", PAPER, "--run", PLAIN)),
-    "tuned.json": (("run",), ("run", "--dry-run", PAPER), ("train", "--paper", PAPER, "--run", GAME)),
+    "tuned.json": (("run",), ("run", "--dry-run", PAPER), ("train", "--paper", PAPER, "--run", PLAIN)),
 }
 
 
@@ -570,7 +565,7 @@ def files() -> Iterator[Case]:
         chosen = COMMANDS[file][place % len(COMMANDS[file])]
         if {"batch", "hidden", "steps"} & {*name.split(), *expected}:
             chosen = ("run", PAPER)  # which alone knows what a method takes
-        yield Case(f"{file}: {name}", prepare, chosen, (file, "papers/", GAME) if expected == ("",) else expected)
+        yield Case(f"{file}: {name}", prepare, chosen, (file, "papers/", PLAIN) if expected == ("",) else expected)
 
 
 CASES = [*arguments(), *settings(), *files()]

@@ -23,9 +23,8 @@ from fedrepro.records import record
 
 pytestmark = pytest.mark.slow
 
-# Runs of some seconds, of which none needs a pilot; the third is longer than the others together.
-LONG = commands.SPEC.replace("rounds = 6\n", "rounds = 500\n").replace('threshold = "pilot"', "threshold = 0.0")
-SHORT = commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6")
+# Runs of some seconds, which no rule stops.
+LONG = commands.SPEC.replace("rounds = 6\n", "rounds = 500\n").replace("threshold = 0.6", "threshold = 0.0")
 FOLDERS = {PLAIN: Path("runs", PAPER, "fedsgd", PLAIN), GAME: Path("runs", PAPER, "f-irm", GAME)}
 
 
@@ -106,27 +105,26 @@ def running(driver):
 
 
 def test_a_paper_from_nothing_has_the_same_bytes_however_many_run_at_once(folder):
-    commands.paper(folder)
+    commands.paper(folder, commands.SEARCHED)
     done = fedrepro("run", "--jobs", "2", "--device", "cpu")
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
         "2 runs planned, 0 recorded, 2 to train",
-        "before them: 1 source to fetch, 1 pilot or search",
+        "before them: 1 source to fetch, 2 points of searches, 1 search",
     ]
-    assert done.fault == "4 done"
+    assert done.fault == "6 done"
     two, tuned = results(), Path("papers", PAPER, "tuned.json").read_bytes()
     for name in ("runs", "studies", f"papers/{PAPER}/tuned.json"):
         shutil.rmtree(name, ignore_errors=True) if Path(name).is_dir() else Path(name).unlink()
-    for job in ("tune", "train"):
-        for run in (PLAIN, GAME)[job == "tune" :]:
-            assert fedrepro(job, "--paper", PAPER, "--run", run, "--device", "cpu").code == 0
+    for job, run in (("tune", PLAIN), ("train", PLAIN), ("train", GAME)):
+        assert fedrepro(job, "--paper", PAPER, "--run", run, "--device", "cpu").code == 0
     assert results() == two
     assert Path("papers", PAPER, "tuned.json").read_bytes() == tuned
     assert fedrepro("run").out == "2 runs planned, 2 recorded, 0 to train\n"
 
 
 def test_the_provenance_of_a_run_is_the_command_that_does_it_alone(folder):
-    commands.paper(folder, SHORT)
+    commands.paper(folder)
     assert fedrepro("run", "--threads", "1", "--method", "fedsgd").code == 0
     found = record.read(FOLDERS[PLAIN]).seeds[0].provenance
     assert (found.command, found.threads) == (f"fedrepro train --paper {PAPER} --run {PLAIN}", 1)
@@ -137,7 +135,7 @@ def test_the_provenance_of_a_run_is_the_command_that_does_it_alone(folder):
 
 @pytest.mark.parametrize("keep_going", [True, False])
 def test_a_run_that_fails_stops_nothing_else_where_it_is_to_go_on(folder, keep_going):
-    commands.paper(folder, SHORT)
+    commands.paper(folder)
     FOLDERS[PLAIN].parent.mkdir(parents=True)
     FOLDERS[PLAIN].write_text("in the way")
     done = fedrepro("run", "--jobs", "1", "--device", "cpu", *["--keep-going"] * keep_going)
@@ -152,15 +150,14 @@ def test_a_run_that_fails_stops_nothing_else_where_it_is_to_go_on(folder, keep_g
 
 
 def test_what_needs_a_job_that_failed_is_left_with_its_reason(folder):
-    """A pilot that diverges, and the run that waits for it."""
-    spec = commands.SPEC.replace('"f-irm"\n', '"f-irm"\nhyper = { lr = 1e30 }\n')
-    commands.paper(folder, spec)
+    """A search whose points diverge, and the run that waits for it."""
+    commands.paper(folder, commands.SEARCHED.replace("[0.01, 1e-5]", "[1e30]"))
     done = fedrepro("run", "--keep-going", "--device", "cpu")
-    assert (done.code, done.fault) == (1, "error: 1 of 4 failed.")
-    assert f"[3/4] {PAPER} {GAME}: not started: what it needs failed" in done.err
-    assert f"the pilot of {GAME} diverged in round" in done.err
-    assert "2 done, 1 failed, 1 not started" in done.err
-    assert (FOLDERS[PLAIN] / "record.json").exists()
+    assert (done.code, done.fault) == (1, "error: 1 of 5 failed.")
+    assert f"[4/5] {PAPER} {PLAIN}: not started: what it needs failed" in done.err
+    assert f"every point of the search of {PLAIN} diverged" in done.err
+    assert "3 done, 1 failed, 1 not started" in done.err
+    assert (FOLDERS[GAME] / "record.json").exists()
 
 
 def test_settings_that_a_method_does_not_have_are_refused_before_any_training(folder):
@@ -314,10 +311,10 @@ def test_runs_that_do_not_fit_into_memory_beside_others_wait_for_them(folder, mo
 
 
 def test_what_is_recorded_is_kept(folder):
-    commands.paper(folder, SHORT)
+    commands.paper(folder)
     assert fedrepro("run", "--device", "cpu").code == 0
     before = {path: path.read_bytes() for path in Path("runs").rglob("*.*")}
-    commands.paper(folder, SHORT.replace('"f-irm"', '"f-irm"\nhyper = { lr = 0.02 }'))
+    commands.paper(folder, commands.SPEC.replace('"f-irm"', '"f-irm"\nhyper = { lr = 0.02 }'))
     assert "2 runs planned, 1 recorded, 1 to train" in fedrepro("run", "--device", "cpu").out
     changed = {path for path, content in before.items() if path.read_bytes() != content}
     assert {path.parent for path in changed} == {FOLDERS[GAME]}

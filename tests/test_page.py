@@ -190,7 +190,7 @@ def test_a_run_is_there_once_with_what_its_record_says(toy, read):
     assert shown["defaults"] == {"steps": 7}
     assert shown["seeds"][0][:6] == ["0", "stopped", "40", "2", "58.00", "67.00"]  # 1.5 seconds
     facts = dict(shown["facts"])
-    assert facts["stopping rule"] == "training accuracy below 57.50%, after 10 rounds and once above 61.25%"
+    assert facts["stopping rule"] == "training accuracy below 57.50%, after 10 rounds and once above 62.50%"
     assert (facts["device"], facts["versions"], facts["commit"]) == ("cpu, 1 thread", "python 3.11", "none")
     assert (facts["sha256 of the data"], facts["numerics"]) == ("f00d", "engine 1, method 1, data 1")
     assert facts["sha256 of the settings"] == found["identity"]["config"]

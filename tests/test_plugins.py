@@ -247,7 +247,7 @@ def test_a_plugin_without_a_fault_is_trained(install, name):
 
 def test_a_broken_plugin_as_the_method_of_a_spec_is_one_sentence(install, tmp_path):
     install("mine", code="import os; os._exit(0)")
-    commands.paper(tmp_path, commands.SPEC.replace('"fedsgd"', '"mine"').replace('"pilot"', "0.6"))
+    commands.paper(tmp_path, commands.SPEC.replace('"fedsgd"', '"mine"'))
     before = left(tmp_path)
     for command in (("run", commands.PAPER), ("train", "--paper", commands.PAPER, "--run", commands.PLAIN)):
         assert "method 'mine' is broken: bad:build of bad-package ends Python with exit status 0" in refused(*command)

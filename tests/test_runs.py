@@ -87,7 +87,7 @@ def test_a_record_says_what_was_run_on_what_and_what_came_out():
     assert written == records.read(RUN)
     heads = ["format", "paper", "run", "budget", "config", "resolved", "identity", "data", "curves"]
     assert list(record) == [*heads, "seeds", "seal"]
-    assert [record[key] for key in ("format", "paper", "run", "budget")] == [3, "toy", "one", "smoke"]
+    assert [record[key] for key in ("format", "paper", "run", "budget")] == [4, "toy", "one", "smoke"]
     assert record["config"] == wanted.model_dump(mode="json") | {"seeds": [0, 1]}
     assert record["resolved"] == methods.resolved("f-irm", wanted.hyper)
     assert record["resolved"]["batch"] == 16
@@ -97,9 +97,9 @@ def test_a_record_says_what_was_run_on_what_and_what_came_out():
     assert record["data"]["facts"].keys() == record["seeds"].keys() == {"0", "1"}
     assert [part["rows"] for part in record["data"]["facts"]["0"]["clients"]] == [750, 750]
     for entry in record["seeds"].values():
-        fields = ["status", "rounds", "metrics", "shifted", "rejected", "collapsed", "seconds", "provenance"]
+        fields = ["status", "rounds", "metrics", "rejected", "collapsed", "seconds", "provenance"]
         assert list(entry) == fields
-        assert [entry[field] for field in fields[:2] + fields[4:6]] == ["finished", 7, 0, False]
+        assert [entry[field] for field in fields[:2] + fields[3:5]] == ["finished", 7, 0, False]
         assert list(entry["metrics"]) == ["train_accuracy", "train_loss", "test_accuracy", "test_loss"]
         assert 0 < entry["metrics"]["train_accuracy"] < 1
         assert entry["seconds"] > 0
@@ -437,12 +437,10 @@ def snapshot(run):
 
 @pytest.mark.parametrize("cut", [3, 4])
 def test_a_resumed_training_goes_on_bit_for_bit(training, variant, same, monkeypatch, cut):
-    def cross(self, lane, row, accuracy):
-        if (lane.seed, self.round) == (5, 4):
-            lane.crossed["+0"] = {}
-        return True
+    def stops(self, lane, accuracy):
+        return (lane.seed, self.round) == (5, 4)
 
-    monkeypatch.setattr(Training, "_cross", cross)  # one seed ends before the second cut
+    monkeypatch.setattr(Training, "_stops", stops)  # one seed ends before the second cut
     settings = {"seeds": (3, 5, 8), "hyper": variant[1], "rounds": 9, "watch": {"train_every": 2, "test_every": 4}}
     settings["stop"] = Stop(threshold=0.5)
     whole, half, rest = (training(variant[0], **settings) for _ in range(3))

@@ -14,7 +14,7 @@ from pathlib import Path
 import commands
 import pytest
 from commands import PAPER, fedrepro
-from test_jobs import FOLDERS, LONG, SHORT, results
+from test_jobs import FOLDERS, LONG, results
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests/one_node.sh"
@@ -120,7 +120,7 @@ def test_a_job_that_is_cancelled_is_said_a_signal_cancels_the_others_and_all_hav
 
 
 def test_what_slurm_refuses_is_one_sentence(folder):
-    commands.paper(folder, SHORT)
+    commands.paper(folder)
     done = fedrepro("run", "--backend", "slurm", "--partition", "nowhere")
     assert done.code == 1
     assert done.fault.startswith("error: Slurm takes no jobs: ")

@@ -1,4 +1,4 @@
-"""The paper specs: cells, runs, settings and pilots, and one clear sentence for each mistake in them."""
+"""The paper specs: cells, runs, settings and searches, and one clear sentence for each mistake in them."""
 
 import json
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import made
 import pytest
+from lifted import everything
 
 from fedrepro.data import parameters
 from fedrepro.errors import UsageError
@@ -29,30 +30,25 @@ def test_every_committed_paper_loads_and_covers_what_it_publishes():
 
 
 def test_flgames_table1_has_ten_runs_for_twenty_cells():
-    paper = load_paper("flgames-2022", REPO)
-    table = paper.table("table1").model_copy(update={"not_run": ()})  # what is still to be run belongs to it, too
-    paper = replace(paper, spec=paper.spec.model_copy(update={"tables": {"table1": table}, "figures": {}}))
-    assert len(paper.cells("table1")) == 20
-    drafts = paper.at("paper").drafts()
-    assert len(drafts) == 10
-    assert {draft.config.method for draft in drafts.values()} == {
+    paper = everything("flgames-2022", "paper")  # what is still to be run belongs to it, too
+    cells = paper.cells("table1")
+    runs = {run: paper.run(run) for cell in cells for run in cell.runs}
+    assert (len(cells), len(runs)) == (20, 10)
+    assert {config.method for config in runs.values()} == {
         *("fedsgd", "fedavg", "f-irm", "v-irm", "f-fl-smooth", "v-fl-smooth-fast")
     }
-    assert {draft.config.seeds for draft in drafts.values()} == {(0, 1, 2, 3, 4)}
-    fast = drafts["colored-mnist-v-fl-smooth-fast-parallel"]
+    assert all(config.seeds == tuple(range(len(config.seeds))) for config in runs.values())
+    fast = runs["colored-mnist-v-fl-smooth-fast-parallel"]
     smooth = {"capacity": 5, "response": "buffer_only"}
-    assert fast.config.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, **smooth, "order": "parallel"}
-    pilot = fast.study.rule
-    assert (fast.config.rounds, pilot.rule.warm_start) == (2925, 117)
-    assert pilot.rule.warm_start < pilot.rounds < 2925  # a Fast pilot is cut short
-    assert drafts["colored-mnist-fedsgd"].study is None
+    assert fast.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, **smooth, "order": "parallel"}
+    assert (fast.rounds, fast.watch.crossings.warm_start) == (1400, 117)
 
 
-def test_flgames_smoke_is_small_and_needs_no_pilot():
+def test_flgames_smoke_is_small_and_no_game_stops():
     for run, config in load_paper("flgames-2022", REPO).at("smoke").runs().items():
-        assert (config.dataset, config.seeds) == ("digits", (0, 1))
+        assert (config.dataset, config.seeds, config.stop) == ("digits", (0, 1), None)
         assert config.rounds <= 60
-        assert (config.stop is None) == run.endswith(("fedsgd", "fedavg"))
+        assert (config.watch.crossings is None) == run.endswith(("fedsgd", "fedavg"))
 
 
 def test_cells_are_in_order_with_the_keys_of_published(toy):
@@ -77,46 +73,6 @@ def test_budget_is_that_of_params_unless_another_is_asked_for(tmp_path):
     assert toy.runs() == toy.at("smoke").runs() != toy.at("paper").runs()
 
 
-def test_pilot_is_the_run_on_another_seed_without_stopping(toy):
-    run = "toys-game-parallel"
-    config, pilot = toy.study(run).points[""], toy.study(run).rule
-    assert (config.seeds, config.rounds, config.stop) == ((1000,), 40, None)
-    assert config.hyper == toy.run(run).hyper
-    assert (pilot.rule.warm_start, pilot.quantiles, pilot.fraction) == (10, (0.1, 0.9), 0.25)
-    assert toy.run(run).stop == Stop(threshold=0.575, warm_start=10, margin=0.0375)  # half of the way to hi, 0.65
-    with pytest.raises(UsageError, match="run 'toys-plain' of toy-2022 needs no tuning: its spec leaves nothing open"):
-        toy.study("toys-plain")
-
-
-def test_missing_pilot_names_the_command_that_makes_it(toy):
-    toy.folder.joinpath("tuned.json").unlink()
-    toy = load_paper(made.NAME, toy.root)
-    command = "`fedrepro tune --paper toy-2022 --run toys-game-sequential`"
-    with pytest.raises(UsageError, match=command):
-        toy.runs()
-    assert toy.run("toys-plain").stop is None
-    assert toy.study("toys-game-sequential").points[""].rounds == 40
-
-
-def test_pilot_of_other_settings_is_refused(toy):
-    changed = made.SPEC.replace("capacity = 5", "capacity = 6")
-    toy.folder.joinpath("paper.toml").write_text(changed)
-    with pytest.raises(UsageError, match="had other settings: repeat it with `fedrepro tune"):
-        load_paper(made.NAME, toy.root).runs()
-
-
-def test_pilot_file_may_say_more_but_not_less(toy):
-    path = toy.folder / "tuned.json"
-    found = json.loads(path.read_text())
-    del found["toys-game-parallel"]["threshold"]
-    path.write_text(json.dumps(found))
-    with pytest.raises(UsageError, match=r"tuned\.json: toys-game-parallel: pilot needs `threshold`"):
-        load_paper(made.NAME, toy.root)
-    path.write_text("{")
-    with pytest.raises(UsageError, match=r"tuned\.json.*Restore it from git"):
-        load_paper(made.NAME, toy.root)
-
-
 NOT_RUN = '\n[[tables.t1.not_run]]\nwhen = { type = "parallel", budget = "paper" }\nreason = "too dear"\n'
 
 
@@ -133,22 +89,20 @@ MISTAKES = {
     "missing key": ('reduction = "final"', "", "reduction: field required"),
     "unknown setting": ("rounds = 100", "rounds = 100\nround = 3", "toys-plain: round: there is no such key"),
     "wrong type": ("rounds = 100", 'rounds = "many"', "rounds: input should be a valid integer"),
-    "unknown pilot setting": ("fraction", "fractoin", "there is no such key|fraction: field required"),
-    "threshold": ('threshold = "pilot"', 'threshold = "pilto"', "threshold: input should be a valid number"),
+    "threshold": ("threshold = 0.575", 'threshold = "low"', "threshold: input should be a valid number"),
     "unknown axis": ("type = [\"none\"]", "tpye = [\"none\"]", "unknown axis 'tpye': did you mean 'type'"),
     "unknown value": ('["Plain"]', '["Plian"]', "unknown method 'Plian': did you mean 'Plain'"),
     "no method": ('method = ["Plain"]', "", "has no axis 'method'"),
     "cell twice": ('["sequential", "parallel"]\nmethod', '["parallel", "parallel"]\nmethod',
                    r"tables\.t1\.cells\.1\.type: 'parallel' is there twice"),
     "rule": ('when = { type = "sequential" }', 'when = { tipe = "x" }', "paper.rules.0.when: unknown axis 'tipe'"),
-    "no table to stop": ('stop = { threshold = "pilot", warm_start = 10 }', "stop = 5",
+    "no table to stop": ("stop = { threshold = 0.575, warm_start = 10 }", "stop = 5",
                          r"axes\.method\.Game .Smooth.\.stop: input should be an object"),
-    "no table of a pilot": ("pilot = { seed = 1000, rounds = 40,", "pilot = 4\nx = {",
-                            r"defaults\.pilot: input should be an object"),
+    "no table of a search": ("rounds = 100", "rounds = 100\nsearch = 4",
+                             r"defaults\.search: input should be an object"),
     "group": ("rounds = 100", "rounds = 100\ngroup = \"a\"", "group: there is no such key"),
     "no word of a run": ('run = "game"', "run = 5", "run: input should be a valid string"),
     "no table": ("[tables.t1]", "[tables]\nx = 5\n[tables.t1]", "tables.x"),
-    "pilot without a look": ("rounds = 40", "rounds = 10", "rounds must be more than the 10 of warm_start"),
     "no paper budget": ("budgets.paper", "budgets.desk", "no budget 'paper'"),
 }  # fmt: skip
 
@@ -281,10 +235,9 @@ grid = { lr = [0.1, 0.03], rate = [1, 0.5] }
 base = { type = "sequential" }
 """
 OPEN = (
-    made.SPEC.replace('stop = { threshold = "pilot", warm_start = 10 }\n', "")
-    .replace("hyper = { capacity = 5 }", 'hyper = { capacity = 5, lr = "search", rate = "search" }')
-    .replace("hyper = { batch = 2 } }", "hyper = { batch = 2, lr = 0.1, rate = 1 } }")
-    .replace("settings = { stop = { threshold = 0.6 } }", "settings = { rounds = 4 }")
+    made.SPEC.replace("hyper = { capacity = 5 }", 'hyper = { capacity = 5, lr = "search", rate = "search" }').replace(
+        "hyper = { batch = 2 } }", "hyper = { batch = 2, lr = 0.1, rate = 1 } }"
+    )
     + SEARCH
 )
 GAMES = ("toys-game-sequential", "toys-game-parallel")
@@ -298,7 +251,7 @@ def opened(tmp_path):
 
 def entered(paper, **chosen):
     """The paper once its search has chosen these values."""
-    entry = {"kind": "search", "chosen": chosen, "scores": {}, "config_digest": paper.study(GAMES[0]).digest()}
+    entry = {"chosen": chosen, "scores": {}, "config_digest": paper.study(GAMES[0]).digest()}
     (paper.folder / "tuned.json").write_text(json.dumps({GAMES[0]: entry}))
     return load_paper(made.NAME, paper.root)
 
@@ -328,13 +281,6 @@ def test_runs_share_the_search_of_their_base(opened):
     assert found.run("toys-plain").hyper["lr"] == 0.1
 
 
-def test_a_search_does_not_stop(opened):
-    stop = 'order = "sequential" }\nstop = { threshold = 0.5 }'
-    (opened.folder / "paper.toml").write_text(OPEN.replace('order = "sequential" }', stop))
-    search = load_paper(made.NAME, opened.root).study(GAMES[1])
-    assert {config.stop for config in search.points.values()} == {None}
-
-
 def test_another_budget_may_give_what_is_searched(opened):
     assert opened.at("smoke").runs()[GAMES[1]].hyper["lr"] == 0.1
 
@@ -361,6 +307,11 @@ def test_a_search_of_other_settings_is_refused(opened, old, new):
         load_paper(made.NAME, found.root).run(GAMES[1])
 
 
+def test_a_search_that_chose_too_little_is_refused(opened):
+    with pytest.raises(UsageError, match=r"tuned\.json of toy-2022 has no rate for .*: repeat the search"):
+        entered(opened, lr=0.03).run(GAMES[1])
+
+
 def test_what_no_search_reads_leaves_it_as_it_is(opened):
     found = entered(opened, lr=0.03, rate=1)
     for old, new in (
@@ -382,8 +333,6 @@ SEARCH_MISTAKES = {
     "base axis": ('base = { type', "base = { tipe", "search.base: unknown axis 'tipe'"),
     "base is not open": ('order = "sequential" }', 'order = "sequential", rate = 1 }',
                          "its search is that of toys-game-sequential, which does not search 'rate'"),
-    "pilot": ('order = "sequential" }', 'order = "sequential" }\nstop = { threshold = "pilot", warm_start = 0 }',
-              "toys-game-sequential: a run cannot have both a pilot and a search"),
 }  # fmt: skip
 
 
@@ -397,9 +346,20 @@ def test_a_mistake_in_a_search_is_one_sentence_with_its_place(opened, mistake):
     assert "\n" not in str(raised.value)
 
 
-def test_a_damaged_file_of_what_was_tuned_is_named(opened):
-    (opened.folder / "tuned.json").write_text('{"toys-game-sequential": {"kind": "search", "chosen": {"lr": 0.1}}}')
-    with pytest.raises(UsageError, match=r"tuned\.json: .*config_digest: field required.*or repeat `fedrepro tune`"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '{"toys-game-sequential": {"chosen": {"lr": 0.1}}}',
+            ": .*config_digest: field required.*or repeat `fedrepro tune`",
+        ),
+        ('{"toys-game-sequential": {"config_digest": ""}}', ": toys-game-sequential.chosen: field required"),
+        ("{", ".*Restore it from git"),
+    ],
+)
+def test_a_damaged_file_of_what_was_tuned_is_named(opened, text, said):
+    (opened.folder / "tuned.json").write_text(text)
+    with pytest.raises(UsageError, match=rf"tuned\.json{said}"):
         load_paper(made.NAME, opened.root)
 
 

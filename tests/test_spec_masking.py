@@ -11,7 +11,7 @@ from fedrepro.data import parameters
 from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper
 from fedrepro.papers.schema.cells import remark_on
-from fedrepro.papers.schema.tuning import Tuned
+from fedrepro.papers.schema.tuning import Tuned, unset
 from fedrepro.results import thresholds
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
@@ -64,7 +64,7 @@ def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
         assert run.startswith(draft.study.run.removesuffix("-avg"))
         assert draft.study == drafts[draft.study.run].study
         adaptive = draft.config.method in ("fedadam", "fedyogi")
-        assert draft.study.rule.open(draft.config) == ["lr", "server_lr"][: 1 + adaptive]
+        assert unset(draft.config) == ["lr", "server_lr"][: 1 + adaptive]
         assert len(draft.study.points) == (9 if adaptive else 3)
         for point in draft.study.points.values():
             assert (point.hyper["mask"], point.data["validation"], point.seeds) == ("none", 0.1, (1000,))
@@ -142,7 +142,7 @@ def test_the_last_points_of_a_prepared_search_train_as_long_as_the_runs(budget):
         assert all(max(p.rounds for p in stage.values()) < draft.config.rounds for stage in shorter)
         assert (rule.last, rule.fall, rule.name) == (20, 0.1, budget)
         assert {point.data["validation"] for point in last.values()} == {0.1}
-        if "lr" in rule.open(draft.study.config):
+        if "lr" in unset(draft.study.config):
             assert {point.hyper["lr"] for point in last.values()} == {0.3, 0.1, 0.03, 0.01, 0.003, 0.001}
 
 
@@ -192,15 +192,15 @@ def test_the_server_rate_of_the_mask_is_searched_once_plain_averaging_has_the_cl
     missing = f"run '{run}' .*has no lr and server_lr yet: .*--run mnist-fedavg-noniid-avg --budget epochs-5`"
     with pytest.raises(UsageError, match=missing):
         paper.run(run)
-    found = Tuned(kind="search", chosen={"lr": 0.03}, config_digest=first.study.digest())
+    found = Tuned(chosen={"lr": 0.03}, config_digest=first.study.digest())
     second = replace(paper, tuned={first.study.name: found}).drafts()[run]
-    assert (second.study.run, second.study.rule.open(second.study.config)) == (run, ["server_lr"])
+    assert (second.study.run, unset(second.study.config)) == (run, ["server_lr"])
     points = second.study.points.values()
     assert {(point.hyper["lr"], point.hyper["mask"]) for point in points} == {(0.03, "soft")}
     assert {point.hyper["server_lr"] for point in points} == {0.5, 1.0, 1.5, 2.0, 3.0}
     stale = found.model_copy(update={"config_digest": "0" * 64})
     assert replace(paper, tuned={first.study.name: stale}).drafts()[run] == first
-    both = Tuned(kind="search", chosen={"server_lr": 2.0}, config_digest=second.study.digest())
+    both = Tuned(chosen={"server_lr": 2.0}, config_digest=second.study.digest())
     done = replace(paper, tuned={first.study.name: found, second.study.name: both}).run(run)
     assert (done.hyper["lr"], done.hyper["server_lr"], done.hyper["mask"]) == (0.03, 2.0, "soft")
 

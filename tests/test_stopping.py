@@ -9,7 +9,7 @@ from pathlib import Path
 
 import commands
 import pytest
-from commands import GAME, PAPER, SMALL, fedrepro
+from commands import PAPER, PLAIN, SMALL, fedrepro
 
 pytestmark = pytest.mark.slow
 
@@ -114,10 +114,10 @@ def test_a_stopped_extractor_leaves_nothing(asked):
     assert files() == []
 
 
-def test_a_stopped_pilot_enters_nothing(folder):
-    commands.paper(folder, commands.SPEC.replace("rounds = 8", "rounds = 1000000"))
+def test_a_stopped_search_enters_nothing(folder):
+    commands.paper(folder, commands.SEARCHED.replace("rounds = 3", "rounds = 1000000"))
     before = files()
-    with commands.start("tune", "--paper", PAPER, "--run", GAME) as process:
+    with commands.start("tune", "--paper", PAPER, "--run", PLAIN) as process:
         next_line(process, "round 1/")
         process.send_signal(signal.SIGTERM)
         said = process.stderr.read()
@@ -128,7 +128,7 @@ def test_a_stopped_pilot_enters_nothing(folder):
 
 
 def test_a_stopped_report_leaves_whole_files(folder):
-    commands.paper(folder, commands.SPEC.replace('threshold = "pilot"', "threshold = 0.6"))
+    commands.paper(folder)
     for words in (["run"], ["evaluate"]):
         done = fedrepro(*words)
         assert done.code == 0, f"{done.out}{done.err}"

@@ -38,7 +38,7 @@ reason = "Clients may answer in turn"
 CALIBRATED = 'when = { type = ["sequential", "parallel"] }\nreason = "it prints no threshold"'
 SPEC = (
     reread(CALIBRATED, "parallel")
-    .replace('stop = { threshold = "pilot", warm_start = 10 }', "watch = { crossings = { warm_start = 2 } }")
+    .replace("stop = { threshold = 0.575, warm_start = 10 }", "watch = { crossings = { warm_start = 2 } }")
     .replace("settings = { stop = { threshold = 0.6 } }", "settings = { rounds = 4 }")
     + """
 [figures.any]
@@ -92,6 +92,24 @@ def test_training_is_calibrated_and_test_is_compared(toy):
     assert sequential.thresholds.iloc[0] == [0.72]
     assert sequential.loc["test_accuracy"].rounds == [5, 5, 5]
     assert (sequential.loc["test_accuracy"].raised, sequential.loc["test_accuracy"].lowered) == ("31.00", "67.00")
+
+
+def test_a_seed_that_a_moved_threshold_would_not_have_stopped_has_no_value_there(toy):
+    deep = TRAINING | {5: 0.49, 7: 0.45}
+    own = {seed: each | {"train_accuracy": HIGH if seed == 2 else deep} for seed, each in curves().items()}
+    made.watch(toy, RUNS[0], own)
+    cells = evaluate(toy).cells
+    row = cells[cells.variant == "type=sequential"].iloc[-1]
+    assert (row.raised, row.n_raised, row.lowered, row.n_lowered) == ("31.00", 3, "66.50", 2)
+
+
+def test_a_mean_over_the_last_rounds_has_no_value_at_another_threshold(toy):
+    spec = toy.folder / "paper.toml"
+    spec.write_text(spec.read_text().replace('"final"', '"last3"'))
+    made.watch(toy, RUNS[0], curves(tests=TESTS | {4: 0.54}))
+    cells = evaluate(load_paper(made.NAME, toy.root)).cells
+    row = cells[cells.variant == "type=sequential"].iloc[-1]
+    assert (row.reproduced, row.raised, row.lowered) == ("51.00", "", "")
 
 
 FITTED = """

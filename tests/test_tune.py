@@ -1,13 +1,11 @@
-"""Tuning: thresholds, scores and choices by hand, and what a small pilot or search trains, keeps and enters."""
+"""Tuning: scores and choices by hand, and what a small search trains, keeps and enters."""
 
 import contextlib
-import csv
 import json
 import math
 from pathlib import Path
 
 import made
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,51 +13,17 @@ from hypothesis import strategies as st
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.papers.expand import Study
 from fedrepro.papers.load import load_paper
-from fedrepro.papers.schema.tuning import Pilot, Search, Tuned
+from fedrepro.papers.schema.tuning import Search
 from fedrepro.pipeline import tune
 from fedrepro.pipeline.job import perform
 from fedrepro.pipeline.plan import plan
 from fedrepro.pipeline.request import Request, resolve
 from fedrepro.pipeline.run import Only
-from fedrepro.records.config import RunConfig, Stop
+from fedrepro.records.config import RunConfig
 from fedrepro.records.curves import read_curves
 from fedrepro.records.record import Seed
 from fedrepro.training import runs
 
-PILOT = """
-title = "A toy"
-
-[defaults]
-rounds = 50
-seeds = [0, 1]
-hyper = { batch = 16, hidden = 4, lr = 0.01 }
-watch = { samples = 100 }
-pilot = { seed = 1000, rounds = 9, every = 2, quantiles = [0.0, 1.0], fraction = 0.25 }
-
-[axes.dataset.Digits]
-dataset = "digits"
-
-[axes.method.Game]
-method = "f-irm"
-stop = { threshold = "pilot", warm_start = 3, margin = 0.1 }
-
-[axes.method.Plain]
-method = "fedsgd"
-hyper = { net = "mlp" }
-
-[budgets.paper]
-label = "paper"
-
-[tables.t1]
-title = "Table 1"
-metrics = ["test_accuracy"]
-reduction = "final"
-tolerance = { spreads = 2, points = 3, reason = "a toy" }
-
-[[tables.t1.cells]]
-dataset = ["Digits"]
-method = ["Game", "Plain"]
-"""
 SEARCH = """
 title = "A toy"
 
@@ -117,13 +81,6 @@ TUNED = Path("papers/toy/tuned.json")
 
 
 @pytest.fixture
-def piloted(tmp_path, monkeypatch):
-    """The paper "toy", in the working folder, with a run that needs a pilot; returns its spec."""
-    monkeypatch.chdir(tmp_path)
-    return made.bare(PILOT) / "paper.toml"
-
-
-@pytest.fixture
 def searched(tmp_path, monkeypatch):
     """The paper "toy", in the working folder, with runs that need a search; returns its spec."""
     monkeypatch.chdir(tmp_path)
@@ -155,98 +112,12 @@ def find(run):
     return *tune.tune("toy", run, log, device="cpu"), log
 
 
-def pilot(**changes):
-    rule = {"threshold": 0, "warm_start": 2}
-    return Pilot(**({"seed": 1000, "rounds": 9, "quantiles": (0.1, 0.9), "fraction": 0.25, "rule": rule} | changes))
-
-
 def search(**changes):
     return Search(**({"seed": 1, "rounds": 9, "metric": "validation_accuracy", "last": 3, "grid": {}} | changes))
 
 
-def curve(*values, metric="validation_accuracy", every=2):
-    return [(every * (t + 1), metric, value) for t, value in enumerate(values)]
-
-
-def accuracies(*values):
-    return curve(*values, metric="train_accuracy", every=1)
-
-
-# Pilots
-
-
-def test_the_threshold_by_hand():
-    # After the warm start: 0.5, 0.6, ..., 1.0, six numbers, whose quantile q is 0.5 + 0.5 q.
-    found = tune.threshold(pilot(), accuracies(0.1, 0.2, 0.9, 0.5, 0.8, 1.0, 0.7, 0.6))
-    assert found == {"threshold": 0.65, "lo": 0.55, "hi": 0.95}  # 0.55 + 0.25 (0.95 - 0.55)
-
-
-@pytest.mark.parametrize(("hi", "margin"), [(0.9, 0.05), (0.7, 0.05), (0.66, 0.03), (0.6, 0.0)])
-def test_the_margin_is_at_most_half_of_the_way_to_hi(hi, margin):
-    found = Tuned(kind="pilot", threshold=0.6, hi=hi, config_digest="0" * 64)
-    config = pilot().settled(RunConfig(method="f-irm", dataset="digits", rounds=9), found)
-    assert config.stop == Stop(threshold=0.6, warm_start=2, margin=margin)
-
-
-@pytest.mark.parametrize(("fraction", "wanted"), [(0.0, 0.5), (0.5, 0.6), (1.0, 0.7)])
-def test_the_fraction_goes_from_lo_to_hi(fraction, wanted):
-    found = tune.threshold(pilot(fraction=fraction, quantiles=(0, 1)), accuracies(0, 1, 0.5, 0.6, 0.7))
-    assert found["threshold"] == wanted
-
-
-def test_only_training_accuracy_is_looked_at():
-    plain = accuracies(0.1, 0.2, 0.5, 0.6, 0.7)
-    others = [(round, metric, 0.01) for round in range(1, 6) for metric in ("test_accuracy", "train_loss", "test_loss")]
-    assert tune.threshold(pilot(), plain + others) == tune.threshold(pilot(), plain)
-
-
-def test_a_pilot_is_trained_and_entered(piloted):
-    run, entry, log = find("digits-game")
-    assert (run, log.titles, log.rounds) == ("digits-game", ["pilot of digits-game, toy"], [list(range(1, 10))])
-    folder = STUDY / "digits-game"
-    record = json.loads((folder / "record.json").read_text())
-    assert (record["run"], record["budget"]) == ("pilot-digits-game", "pilot")
-    assert list(record["seeds"]) == ["1000"]
-    assert record["config"]["stop"] is None
-    assert record["config"]["rounds"] == record["seeds"]["1000"]["rounds"] == 9
-
-    with open(folder / "curves.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"] == "train_accuracy"]
-    assert [int(row["round"]) for row in rows] == [2, 4, 6, 8, 9]
-    values = [float(row["value"]) for row in rows][1:]  # after round 3
-    assert entry["threshold"] == pytest.approx(min(values) + 0.25 * np.ptp(values), abs=1e-4)
-    assert (entry["lo"], entry["hi"]) == (min(values), max(values))
-    assert list(entry) == ["kind", "threshold", "lo", "hi", "seed", "rounds", "config_digest"]
-    assert (entry["kind"], entry["seed"], entry["rounds"]) == ("pilot", 1000, 9)
-
-    stop = load_paper("toy").run("digits-game").stop
-    assert (stop.threshold, stop.warm_start) == (entry["threshold"], 3)
-    assert stop.margin == pytest.approx(min(0.1, (entry["hi"] - entry["threshold"]) / 2), abs=1e-4)
-    assert json.loads(TUNED.read_text()) == {"digits-game": entry}
-
-
-def test_entries_are_in_the_order_of_runs(piloted):
-    entries = {run: {"threshold": threshold} for run, threshold in (("m-run", 0.3), ("z-run", 0.2), ("a-run", 0.1))}
-    for run, entry in entries.items():
-        tune.enter(TUNED, run, entry)
-    assert json.loads(TUNED.read_text()) == entries
-    assert list(json.loads(TUNED.read_text())) == ["a-run", "m-run", "z-run"]
-    tune.enter(TUNED, "m-run", {"threshold": 0.4})
-    assert json.loads(TUNED.read_text()) == entries | {"m-run": {"threshold": 0.4}}
-
-
-def test_a_diverged_pilot_is_no_threshold(piloted):
-    piloted.write_text(PILOT.replace("lr = 0.01", "lr = 1e30"))
-    with pytest.raises(FedreproError, match="the pilot of digits-game diverged in round 2"):  # the first looked at
-        find("digits-game")
-    assert not TUNED.exists()
-
-
-@pytest.mark.parametrize(("run", "message"), [("digits-plain", "needs no tuning"), ("digits-gam", "did you mean")])
-def test_a_run_that_leaves_nothing_open(piloted, run, message):
-    with pytest.raises(UsageError, match=message):
-        find(run)
-    assert not Path("studies").exists()
+def curve(*values, metric="validation_accuracy"):
+    return [(2 * (t + 1), metric, value) for t, value in enumerate(values)]
 
 
 # Score and choice of a search
@@ -298,13 +169,13 @@ def test_the_choice_is_the_first_that_no_other_beats(scores):
 
 
 def test_every_point_is_trained_and_the_best_one_entered(searched):
-    TUNED.write_text(json.dumps({"z-run": {"kind": "search", "chosen": {"lr": 1}, "config_digest": "a" * 64}}))
+    TUNED.write_text(json.dumps({"z-run": {"chosen": {"lr": 1}, "config_digest": "a" * 64}}))
     run, entry, log = find("digits-plain")
     assert run == "digits-plain"
     names = ["lr-1e-05", "lr-0.05", "lr-0.01"]
     assert log.titles == [f"search of digits-plain, toy: {name}, {n} of 3" for n, name in enumerate(names, 1)]
     assert log.rounds == [[1, 2, 3, 4]] * 3
-    assert list(entry) == ["kind", "chosen", "metric", "scores", "seed", "rounds", "config_digest"]
+    assert list(entry) == ["chosen", "metric", "scores", "seed", "rounds", "config_digest"]
     assert list(entry["scores"]) == names
     for name, lr in zip(names, (1e-5, 0.05, 0.01), strict=True):
         record = json.loads((STUDY / "digits-plain" / name / "record.json").read_text())
@@ -331,6 +202,16 @@ def test_masked_runs_share_the_search_of_their_base(searched):
     assert "eps" not in record["config"]["hyper"]
     config = load_paper("toy").run("digits-plain-gma")
     assert (config.hyper["lr"], config.hyper["eps"], config.data) == (entry["chosen"]["lr"], 1e-6, {})
+
+
+def test_entries_are_in_the_order_of_runs(searched):
+    entries = {run: {"chosen": {"lr": lr}} for run, lr in (("m-run", 0.3), ("z-run", 0.2), ("a-run", 0.1))}
+    for run, entry in entries.items():
+        tune.enter(TUNED, run, entry)
+    assert json.loads(TUNED.read_text()) == entries
+    assert list(json.loads(TUNED.read_text())) == ["a-run", "m-run", "z-run"]
+    tune.enter(TUNED, "m-run", {"chosen": {"lr": 0.4}})
+    assert json.loads(TUNED.read_text()) == entries | {"m-run": {"chosen": {"lr": 0.4}}}
 
 
 AGAIN = """

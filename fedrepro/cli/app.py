@@ -111,17 +111,16 @@ def train(
 @app.command()
 def tune(
     paper: Annotated[str, typer.Option(help="A paper: `fedrepro show papers` lists them.")],
-    run: Annotated[str, typer.Option(help="A planned run whose spec leaves a threshold or hyper-parameters open.")],
+    run: Annotated[str, typer.Option(help="A planned run whose spec leaves hyper-parameters open.")],
     point: Annotated[str | None, typer.Option(help="Train this point of a search alone, and enter nothing.")] = None,
     budget: Budget = None,
     device: Device = "auto",
 ) -> None:
     """Find the settings that a spec leaves open, such as a rate, on a seed that no table reports.
 
-    Where it says `threshold = "pilot"`, a pilot trains without stopping and looks at the training accuracy alone; where
-    a hyper-parameter says "search", every point of a grid is trained for some rounds and scored on validation data.
-    What is found is entered in papers/PAPER/tuned.json, for all runs that share it. Points of a search that are trained
-    already are kept.
+    Where a hyper-parameter says "search", every point of a grid is trained for some rounds and scored on validation
+    data. What is found is entered in papers/PAPER/tuned.json, for all runs that share it. Points of a search that are
+    trained already are kept.
     """
     from fedrepro.cli import progress
     from fedrepro.pipeline import tune

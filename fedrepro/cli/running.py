@@ -21,7 +21,7 @@ WORDS = {  # what comes before the runs, one and many
     "fetch": ("source to fetch", "sources to fetch"),
     "extractor": ("extractor", "extractors"),
     "point": ("point of a search", "points of searches"),
-    "study": ("pilot or search", "pilots and searches"),
+    "study": ("search", "searches"),
 }
 
 Names = Annotated[
@@ -70,7 +70,7 @@ def run(
 ) -> None:
     """Train the planned runs that have no current record, each in a process of its own; the others are kept.
 
-    What they need comes first: data, extractors, pilots and searches. A record is current where settings, data and
+    What they need comes first: data, extractors and searches. A record is current where settings, data and
     numerics are those of now. At a `--budget` other than that in use, records go where `fedrepro train --budget` has
     them. Interrupted or killed, the same command goes on. A stage of `dvc repro` for each paper and method calls it.
     """

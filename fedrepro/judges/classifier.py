@@ -32,8 +32,8 @@ class Judge(Protocol):
     def tests(self, method: Method, state: State) -> dict[str, float]:
         """The values of the test curves; one that is not finite says that training diverged."""
 
-    def metrics(self, method: Method, state: State, tested: dict[str, float] | None = None) -> dict[str, float]:
-        """The values that are reported; `tested`: those of `tests`, where they are known already."""
+    def metrics(self, method: Method, state: State, tested: dict[str, float]) -> dict[str, float]:
+        """The values that are reported; `tested`: those of `tests`."""
 
     def samples(self, method: Method, state: State | None) -> bytes | None:
         """The file with samples of a generator, as it is; None of a classifier."""
@@ -59,10 +59,9 @@ class Classified:
                 metrics[f"{group}_{what}"] = statistics.fmean(metrics[f"{name}_{what}"] for name in names)
         return metrics
 
-    def metrics(self, method: Method, state: State, tested: dict[str, float] | None = None) -> dict[str, float]:
+    def metrics(self, method: Method, state: State, tested: dict[str, float]) -> dict[str, float]:
         """Accuracy and loss on all clients' training rows pooled, and whatever tests show."""
         accuracy, loss = self._score(method, state, self.data.x, self.data.y)
-        tested = self.tests(method, state) if tested is None else tested
         metrics = {"train_accuracy": accuracy, "train_loss": loss, **tested}
         return metrics | (self._grad_norms(method, state) if self.grad_norm else {})
 

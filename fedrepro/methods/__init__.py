@@ -90,7 +90,7 @@ def _summaries(family: str) -> dict[str, str]:
     return {each.name: (ast.get_docstring(each) or "").split("\n")[0] for each in functions}
 
 
-# Thresholds of the code of IRM Games for two clients; planned runs find their own by a pilot.
+# Thresholds of the code of IRM Games for two clients; planned runs look for their own in their records.
 _F = Stop(threshold=0.60, warm_start=100)
 _V = Stop(threshold=0.55, warm_start=117)
 _GAME = {"dataset": "colored-mnist", "optimiser": "adam", "network": "mlp"}

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from fedrepro.errors import UsageError
 from fedrepro.papers.schema.cells import FIXED, Point, matches, words
 from fedrepro.papers.schema.spec import Spec
-from fedrepro.papers.schema.tuning import Pilot, Search, Tuned, unset
+from fedrepro.papers.schema.tuning import Search, Tuned, unset
 from fedrepro.records.config import RunConfig, first_fault, named, strictly
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -21,13 +21,10 @@ Read = TypeVar("Read", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Study:
-    """A pilot or a search by the run that it is named after; `config` is that run before it.
-
-    Several runs may share a search.
-    """
+    """A search by the run that it is named after; `config` is that run before it. Several runs may share a search."""
 
     run: str
-    rule: Pilot | Search
+    rule: Search
     config: RunConfig
 
     @property
@@ -37,7 +34,7 @@ class Study:
 
     @property
     def points(self) -> dict[str, RunConfig]:
-        """What is trained: the points of a search by their names, or a pilot, whose name is empty."""
+        """What is trained: the points of the search by their names."""
         return self.rule.points(self.config)
 
     def digest(self) -> str:
@@ -47,7 +44,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Draft:
-    """A run before its study: without a stopping rule where a pilot has to find it, with OPEN hyper-parameters."""
+    """A run before its study: with OPEN hyper-parameters where it needs one."""
 
     config: RunConfig
     study: Study | None = None
@@ -72,11 +69,9 @@ def draft(spec: Spec, point: Point, budget: str, tuned: Mapping[str, Tuned]) -> 
 
     Raises UsageError, naming the run, where its settings are wrong.
     """
-    run, (config, pilot) = run_name(spec, point), _config(spec, point, budget)
+    run, config = run_name(spec, point), _config(spec, point, budget)
     if not unset(config):
-        return Draft(config, Study(run, pilot, config) if pilot else None)
-    if pilot:
-        raise UsageError(f"{run}: a run cannot have both a pilot and a search: give its threshold or what it searches.")
+        return Draft(config)
     said = spec.search.of(point)
     if said.hyper:
         return _second(spec, point, budget, tuned)
@@ -88,7 +83,7 @@ def draft(spec: Spec, point: Point, budget: str, tuned: Mapping[str, Tuned]) -> 
 
 def _second(spec: Spec, point: Point, budget: str, tuned: Mapping[str, Tuned]) -> Draft:
     """The run of a cell of which some hyper-parameters are searched once the usual search has found the others."""
-    (config, _), said = _config(spec, point, budget), spec.search.of(point)
+    config, said = _config(spec, point, budget), spec.search.of(point)
     if strange := [key for key in said.hyper if key not in unset(config)]:
         raise UsageError(f"{run_name(spec, point)}: its second search is of {strange[0]!r}, which is not open.")
     first, own = _search(spec, _on(spec.search.base, point), budget), _search(spec, _on(said.base, point), budget)
@@ -114,11 +109,15 @@ def settled(paper: str, run: str, draft: Draft, tuned: Mapping[str, Tuned], budg
     study, rule = draft.study, draft.study.rule
     found, command = tuned.get(study.name), f"`{tuning(paper, study, budget)}`"
     if found is None:
-        what = " and ".join(rule.open(draft.config))
+        what = " and ".join(unset(draft.config))
         raise UsageError(f"run {run!r} of {paper} has no {what} yet: find it with {command}.")
-    if (found.kind, found.config_digest) != (rule.kind, study.digest()):
-        raise UsageError(f"the {rule.kind} of run {run!r} of {paper} had other settings: repeat it with {command}.")
-    return rule.settled(draft.config, found)
+    if found.config_digest != study.digest():
+        raise UsageError(f"the search of run {run!r} of {paper} had other settings: repeat it with {command}.")
+    config = rule.settled(draft.config, found)
+    if lacking := unset(config):
+        fault = f"tuned.json of {paper} has no {lacking[0]} for {study.name}, which run {run!r} needs"
+        raise UsageError(f"{fault}: repeat the search with {command}.")
+    return config
 
 
 def tuning(paper: str, study: Study, budget: str | None) -> str:
@@ -131,26 +130,19 @@ def at(budget: str | None) -> str:
     return f" --budget {budget}" if budget else ""
 
 
-def _config(spec: Spec, point: Point, budget: str) -> tuple[RunConfig, Pilot | None]:
-    """The settings of a cell as a configuration, with the pilot that its stopping rule asks for, if it asks for one."""
+def _config(spec: Spec, point: Point, budget: str) -> RunConfig:
+    """The settings of a cell as a configuration."""
     run, merged = run_name(spec, point), settings(spec, point, budget)
     try:
         named(run)
     except ValueError as error:
         raise UsageError(f"the run of the cell {words(point)}: {error}; `run` of an axis's values gives it.") from error
-    fields = {key: value for key, value in merged.items() if key not in ("run", "pilot", "search")}
-    stop = merged.get("stop", {})
-    if stop.get("threshold") == "none":
-        return _model(RunConfig, fields | {"stop": None}, run), None
-    if stop.get("threshold") != "pilot":
-        return _model(RunConfig, fields, run), None
-    pilot = merged.get("pilot", {}) | {"rule": stop | {"threshold": 0}}
-    return _model(RunConfig, fields | {"stop": None}, run), _model(Pilot, pilot, run)
+    return _model(RunConfig, {key: value for key, value in merged.items() if key not in ("run", "search")}, run)
 
 
 def _search(spec: Spec, base: Point, budget: str) -> Study:
     """The search that is named after the run of a cell."""
-    run, (config, _) = run_name(spec, base), _config(spec, base, budget)
+    run, config = run_name(spec, base), _config(spec, base, budget)
     rule = _model(Search, settings(spec, base, budget).get("search", {}), run, "search.")
     if empty := [key for key in unset(config) if not rule.grid.get(key)]:
         raise UsageError(f"{run}: search.grid has no values for {empty[0]!r}.")

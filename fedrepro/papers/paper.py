@@ -205,7 +205,7 @@ class Paper:
         return settled(self.name, run, self._draft(run), self.tuned, self.budget if self.prepared else None)
 
     def study(self, run: str) -> Study:
-        """The pilot or search that a run needs, which may be named after another; UsageError where it needs none."""
+        """The search that a run needs, which may be named after another; UsageError where it needs none."""
         study = self._draft(run).study
         if study is None:
             raise UsageError(f"run {run!r} of {self.name} needs no tuning: its spec leaves nothing open.")

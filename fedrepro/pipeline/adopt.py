@@ -35,7 +35,7 @@ def adopt(config: RunConfig, place: Place, say: Callable[[str], None]) -> None:
 
 def _others(place: Place, wanted: Identity) -> Iterator[Place]:
     """The places of the whole records of a paper with this identity, but for the one at `place`."""
-    for folder in (paths.runs(place.paper, ""), paths.study(place.paper, "")):
+    for folder in (paths.runs(place.paper, ""), paths.studies(place.paper)):
         for file in sorted(folder.rglob("record.json")):
             if file.parent != place.folder and wanted.config in file.read_text(encoding="utf-8", errors="replace"):
                 try:

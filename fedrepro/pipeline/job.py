@@ -77,7 +77,7 @@ def _perform(job: Job, device: str, display: Display) -> None:
 
 
 def _run(job: Job, paper: str, run: str) -> tuple[RunConfig, Place]:
-    """The run of a job and its place; one whose pilot or search was still to be made has what that found."""
+    """The run of a job and its place; one whose search was still to be made has what that found."""
     if job.trains:
         return job.trains.config, job.trains.place
     loaded = load_paper(paper).at(job.budget)

@@ -1,6 +1,6 @@
 """Plans: the jobs that are left for the runs of papers, each a process of its own, in the order in which they start.
 
-Manifests come first, then extractors, pilots and searches, then runs; the longest of them first, after those of which
+Manifests come first, then extractors and searches, then runs; the longest of them first, after those of which
 nothing is known. Planning needs no PyTorch.
 """
 
@@ -17,7 +17,6 @@ from fedrepro.files import held
 from fedrepro.judges import extractors
 from fedrepro.papers.expand import Draft, Study, at, tuning
 from fedrepro.papers.load import Paper, load_paper
-from fedrepro.papers.schema.tuning import Search
 from fedrepro.pipeline import costs
 from fedrepro.pipeline.costs import Cost, Costs
 from fedrepro.pipeline.request import adhoc
@@ -149,7 +148,7 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     needs |= _manifest(made, draft.config.dataset)
     if config is None:
         if other and not paper.prepared:
-            said = f"the {draft.study.rule.kind} of {draft.study.run} is not of budget {paper.budget}"
+            said = f"the search of {draft.study.run} is not of budget {paper.budget}"
             made.refused = f"{said}: write that budget for {paper.name} in {paths.PARAMS}, and leave --budget out."
         needs |= _studied(made, paper, draft, needs, known, other)
     command = f"fedrepro train --paper {paper.name} --run {run}{at(other)}"
@@ -214,15 +213,11 @@ def _absent(name: str) -> bool:
 def _studied(
     made: Plan, paper: Paper, draft: Draft, needs: frozenset[str], known: Costs, other: str | None
 ) -> frozenset[str]:
-    """The jobs of the pilot or search that a run needs: one for each point that has no record, and one that chooses."""
+    """The jobs of the search that a run needs: one for each point that has no record, and one that chooses."""
     study: Study = draft.study
     command = tuning(paper.name, study, other)
     if command in made.jobs:
         return frozenset({command})
-    if not isinstance(study.rule, Search):
-        pilot = studied(paper, study, "")
-        cost = known.of(study.run, pilot.config)
-        return made.add(Job("study", (paper.name, study.run), command, needs, pilot, cost, other))
     points = frozenset()
     for point in study.rule.stages(study.config)[0]:  # which of them go on, the choosing job finds
         trains = studied(paper, study, point)

@@ -17,7 +17,7 @@ from fedrepro.training.identity import current, identity
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that a paper's cells need, a pilot or a point of a search, and its place."""
+    """A run that a paper's cells need, or a point of a search, and its place."""
 
     config: RunConfig
     place: Place
@@ -55,7 +55,7 @@ def planned(papers: Iterable[Paper], method: str | None = None) -> list[Planned]
     """The runs of papers, or those by one method, in the order of their cells.
 
     None where only another budget has runs by it. Raises UsageError for a method that no run of any budget has, and
-    where a pilot or a search is missing or stale.
+    where a search is missing or stale.
     """
     chosen = wanted(papers, Only(method))
     configs = [(paper, run, paper.run(run)) for paper, runs in chosen for run in runs]
@@ -105,10 +105,9 @@ def place(paper: Paper, run: str, config: RunConfig) -> Place:
 
 
 def studied(paper: Paper, study: Study, point: str) -> Planned:
-    """A point of a search, or a pilot, whose name is empty. Its record is named among all runs of the paper."""
-    name = "-".join(filter(None, (study.rule.kind, study.name, point)))
+    """A point of a search. Its record is named among all runs of the paper."""
     folder = paths.study(paper.name, study.name, point, paper.root)
-    return Planned(study.points[point], Place(folder, paper.name, name, study.rule.kind))
+    return Planned(study.points[point], Place(folder, paper.name, f"search-{study.name}-{point}", "search"))
 
 
 def check(paper: str, run: str, config: RunConfig) -> None:

@@ -1,4 +1,4 @@
-"""Tuning: training the pilot or search of a run, on a seed that no table reports, and entering what it finds."""
+"""Tuning: training the search of a run, on a seed that no table reports, and entering what it finds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import filelock
-import numpy as np
 
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import write_json
 from fedrepro.papers.expand import Study
 from fedrepro.papers.load import Paper, load_paper
-from fedrepro.papers.schema.tuning import Pilot, Search
+from fedrepro.papers.schema.tuning import Search, unset
 from fedrepro.pipeline.run import studied
 from fedrepro.records import paths, record
 from fedrepro.records.curves import Curve, digits
@@ -36,8 +35,8 @@ def tune(
 
     Returns the name of the study, and the entry. Records and curves are kept in studies/<paper>/<run>/,
     those of each point of a search in a folder of their own, so that an interrupted search goes on. Test accuracy is
-    not looked at. Raises UsageError where the run needs no tuning or a search's metric is not watched, FedreproError
-    where a pilot or all points of a search diverge.
+    not looked at. Raises UsageError where the run needs no tuning or the search's metric is not watched, FedreproError
+    where all of its points diverge.
     """
     spec = load_paper(paper, root).at(budget)
     study = spec.study(run)
@@ -47,9 +46,8 @@ def tune(
         ended = try_point(spec, study, point, shown, **how).seeds[rule.seed]
         return ended, record.curves(studied(spec, study, point).place.folder)[rule.seed]
 
-    found = (_pilot if isinstance(rule, Pilot) else search)(study, train)
     made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
-    entry = {"kind": rule.kind, **found, **made}
+    entry = search(study, train) | made
     enter(spec.folder / "tuned.json", study.name, entry)
     return study.name, entry
 
@@ -60,34 +58,23 @@ def point(
     """Train one point of a run's search, and enter nothing; UsageError with the closest name where it has none such."""
     spec = load_paper(paper, root).at(budget)
     study = spec.study(run)
-    if isinstance(study.rule, Pilot) or point not in study.points:
-        points = () if isinstance(study.rule, Pilot) else study.points
-        raise unknown(f"point of the {study.rule.kind} of {study.name}", point, points)
+    if point not in study.points:
+        raise unknown(f"point of the search of {study.name}", point, study.points)
     return try_point(spec, study, point, shown, **how)
 
 
 def try_point(spec: Paper, study: Study, point: str, shown: Shown, **how) -> Record:
-    """Train a point of a search, or a pilot, unless its record is current."""
+    """Train a point of a search, unless its record is current."""
     names, tried = list(study.points), studied(spec, study, point)
-    number = f": {point}, {names.index(point) + 1} of {len(names)}" if point else ""
-    with shown(f"{study.rule.kind} of {study.name}, {spec.name}{number}") as display:
+    number = f"{point}, {names.index(point) + 1} of {len(names)}"
+    with shown(f"search of {study.name}, {spec.name}: {number}") as display:
         return runs.execute(tried.config, tried.place, watch=display.watch, say=display.say, **how)
 
 
 def words(entry: dict) -> str:
     """An entry of tuned.json for a reader."""
-    if entry["kind"] == "pilot":
-        return f"threshold {entry['threshold']}, between lo {entry['lo']} and hi {entry['hi']}"
     chosen = ", ".join(f"{key} {value}" for key, value in entry["chosen"].items())
     return f"{chosen}, the best of {len(entry['scores'])} points"
-
-
-def threshold(pilot: Pilot, curve: list[Curve]) -> dict[str, float]:
-    """lo, hi and the threshold lo + fraction (hi - lo) of a curve's training accuracy after the warm start."""
-    accuracies = [value for round, name, value in curve if name == "train_accuracy" and round > pilot.rule.warm_start]
-    lo, hi = np.quantile(accuracies, pilot.quantiles)
-    found = {"threshold": lo + pilot.fraction * (hi - lo), "lo": lo, "hi": hi}
-    return {key: round(float(value), 4) for key, value in found.items()}
 
 
 def score(search: Search, curve: list[Curve], last: int | None = None) -> float | None:
@@ -135,15 +122,6 @@ def enter(path: Path, run: str, entry: dict) -> None:
         write_json(path, dict(sorted((entries | {run: entry}).items())))
 
 
-def _pilot(study: Study, train: Train) -> dict:
-    ended, curve = train("")
-    if ended.status == record.DIVERGED:
-        raise FedreproError(
-            f"the pilot of {study.name} diverged in round {ended.rounds}: there is no threshold to find."
-        )
-    return threshold(study.rule, curve)
-
-
 def search(study: Study, train: Train) -> dict:
     """The best point of the last stage: what is chosen, and the scores of the points of all stages.
 
@@ -167,7 +145,7 @@ def search(study: Study, train: Train) -> dict:
     if best is None:
         fault = "diverged" if rule.fall is None else "diverged, lost a client's update or fell too far"
         raise FedreproError(f"every point of the search of {study.name} {fault}: give search.grid smaller values.")
-    chosen = {key: study.points[best].hyper[key] for key in rule.open(study.config)}
+    chosen = {key: study.points[best].hyper[key] for key in unset(study.config)}
     return {"chosen": chosen, "metric": rule.metric, "scores": every}
 
 

@@ -69,17 +69,11 @@ class Stop(Strict):
 
     Enabled after `warm_start` rounds, and only once the accuracy has exceeded `threshold + margin`: an untrained
     ensemble is below any threshold, so without the margin training would stop at once. Accuracies are fractions.
-
-    A stopped seed's results stand, but it may be followed for a while: to round `until`, for its curves, and for at
-    most `follow` rounds to show what it would have reported had the threshold been moved by each of `shifts`.
     """
 
     threshold: float = Field(ge=0, le=1)
     warm_start: Rounds = 100
     margin: float = Field(default=0.05, ge=0)
-    shifts: tuple[float, ...] = ()
-    follow: Rounds = 0
-    until: Rounds = 0
 
 
 class Crossings(Strict):

@@ -63,7 +63,7 @@ def first(rule: Crossings, accuracies: Mapping[int, float], plateau: float) -> d
     for after, accuracy in accuracies.items():
         peak = max(peak, exceeded(rule, accuracy))
         if after >= rule.warm_start:
-            crossed = [level for level in above(rule, accuracy) if level not in found and level <= peak]
+            crossed = [level for level in range(above(rule, accuracy).start, peak + 1) if level not in found]
             found |= {level: after for level in crossed if level + margins[level] <= peak}
     return found
 

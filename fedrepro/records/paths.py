@@ -35,14 +35,19 @@ def run(paper: str, method: str, run: str, root: Root = ".") -> Path:
     return runs(paper, method, root) / run
 
 
-def study(paper: str, run: str, point: str = "", root: Root = ".") -> Path:
-    """The folder of the record of a pilot, or of a point of a search."""
-    return Path(root) / "studies" / paper / run / point
+def studies(paper: str, root: Root = ".") -> Path:
+    """The folder of a paper's points of searches, and of its runs at prepared budgets."""
+    return Path(root) / "studies" / paper
+
+
+def study(paper: str, run: str, point: str, root: Root = ".") -> Path:
+    """The folder of the record of a point of a search."""
+    return studies(paper, root) / run / point
 
 
 def prepared(paper: str, budget: str, run: str, root: Root = ".") -> Path:
     """The folder of the record of a run at a prepared budget."""
-    return Path(root) / "studies" / paper / budget / run
+    return studies(paper, root) / budget / run
 
 
 def reports(paper: str, root: Root = ".") -> Path:

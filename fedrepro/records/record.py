@@ -61,14 +61,12 @@ class Provenance(Strict):
 class Seed(Strict):
     """How the training of one seed ended, and its final metrics (none where it diverged).
 
-    `shifted`: the metrics where the stopping threshold, moved by the key, would have ended it, if it would have.
     `collapsed`: whether a classifier was above chance and ends at it (judges.classifier).
     """
 
     status: Literal["finished", "stopped", "cap", "diverged"]
     rounds: int = Field(ge=1)
     metrics: dict[str, FiniteFloat]
-    shifted: dict[str, dict[str, int | FiniteFloat]] = {}
     rejected: int = Field(default=0, ge=0)
     collapsed: bool = False
     seconds: float = Field(ge=0)
@@ -99,7 +97,7 @@ class Record(Strict):
     `resolved`: every hyper-parameter with its default, and network and optimiser by name.
     """
 
-    format: Literal[3] = 3
+    format: Literal[4] = 4
     paper: str | None
     run: str | None
     budget: str

@@ -25,7 +25,7 @@ class Measure(NamedTuple):
     """One number of one seed, reduced as its table asks for, in the record's unit; of a median, at one checkpoint.
 
     `value`: NaN where the seed diverged. `round`: in which training ended, or the checkpoint. `raised`, `lowered`: the
-    value had the stopping threshold been moved by the largest and the smallest of its shifts, if it would have stopped.
+    value had the stopping threshold been moved up, and down, by `thresholds.SHIFT`, if it would have stopped.
     """
 
     run: str
@@ -141,25 +141,14 @@ def _measures(run: Run, metric: str, table: Table) -> list[Measure]:
     else:
         values = run.last(metric, table.last) if table.last else run.final(metric)
         looks = {seed: {run.ends[seed]: value} for seed, value in values.items()}
-    raised, lowered = _moved(run, metric) if table.reduction == "final" else ({}, {})
+    moves = (run.ended.raised, run.ended.lowered) if run.ended and table.reduction == "final" else ({}, {})
+    raised, lowered = (run.at(metric, rounds) for rounds in moves)
     for seed in run.config.seeds:
         moved = raised.get(seed, math.nan), lowered.get(seed, math.nan)
         status = "cap" if seed in run.capped else ended[seed].status
         for round, value in looks.get(seed, {ended[seed].rounds: math.nan}).items():
             found.append(Measure(run.name, seed, metric, value, status, round, *moved))
     return found
-
-
-def _moved(run: Run, metric: str) -> tuple[dict[int, float], dict[int, float]]:
-    """By seed, the metric with the stopping threshold raised, and lowered, where that would have stopped it."""
-    if run.ended:
-        return run.at(metric, run.ended.raised), run.at(metric, run.ended.lowered)
-    shifts = sorted(run.config.stop.shifts) if run.config.stop else []
-    seeds, ends = run.record.seeds, (f"{shifts[end]:+g}" for end in (-1, 0)) if shifts else ()
-    found = [
-        {s: seeds[s].shifted[end].get(metric, math.nan) for s in run.seeds if end in seeds[s].shifted} for end in ends
-    ]
-    return (found[0], found[1]) if found else ({}, {})
 
 
 def _row(

@@ -115,11 +115,11 @@ def _thresholds(paper: Paper, name: str, spots: list, faults: dict[str, str]) ->
     """
     found = []
     for line, _, run in spots:
-        rule, curve = run.config.watch.crossings, run.curve(TRAINING)
+        rule, curve = run.config.watch.crossings, run.points.get(TRAINING, {})
         if rule is None:
             where = f"{paper.folder / 'paper.toml'}: figures.{name}"
             raise UsageError(f"{where}: run {run.name} does not test at its crossings: give it `watch.crossings`.")
-        shared = together(crossings(rule, {seed: curve[seed].dropna().to_dict() for seed in run.seeds}))
+        shared = together(crossings(rule, curve))
         try:
             tested = {level: run.at("test_accuracy", shared[level]) for level in sorted(shared, reverse=True)}
         except FedreproError as error:

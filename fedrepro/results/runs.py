@@ -67,24 +67,23 @@ class Run:
         return {metric for seed in self.seeds for metric in self.record.seeds[seed].metrics}
 
     @cached_property
-    def curves(self) -> pd.DataFrame:
-        """The watched values, (metric, round) by seed; NaN where a seed was not, or its value is not finite."""
-        every = record.curves(self.folder)
-        points = [(seed, *point) for seed in every if seed in self.seeds for point in every[seed]]
-        found = pd.DataFrame(points, columns=["seed", "round", "metric", "value"]).replace(
-            [math.inf, -math.inf], math.nan
-        )
-        return found.pivot(index=["metric", "round"], columns="seed", values="value")
+    def points(self) -> dict[str, dict[int, dict[int, float]]]:
+        """Metric -> seed -> round -> what was watched, where it is finite, in the order of the rounds."""
+        found: dict[str, dict[int, dict[int, float]]] = {}
+        for seed, curve in record.curves(self.folder).items():
+            for round, metric, value in curve if seed in self.seeds else ():
+                own = found.setdefault(metric, {each: {} for each in self.seeds})
+                own[seed].update({round: value} if math.isfinite(value) else {})
+        return found
 
     @property
     def watched(self) -> set[str]:
         """The metrics of the curves."""
-        return set(self.curves.index.unique("metric"))
+        return set(self.points)
 
     def curve(self, metric: str) -> pd.DataFrame:
-        """One metric, round by seed."""
-        found = self.curves.loc[metric] if metric in self.watched else pd.DataFrame(dtype=float)
-        return found.reindex(columns=self.seeds)
+        """One metric, round by seed; NaN where a seed was not watched, or its value is not finite."""
+        return pd.DataFrame(self.points.get(metric, {}), columns=self.seeds, dtype=float).sort_index()
 
     @property
     def ends(self) -> dict[int, int]:
@@ -131,13 +130,13 @@ class Run:
         self, metric: str, rounds: Mapping[int, Sequence[float]], which: str, what: str, remedy: str
     ) -> dict[int, dict[int, float]]:
         """Seed -> round -> value at the rounds of each seed, all of which it must have watched."""
-        found, curve = {}, self.curve(metric)
+        found, curve = {}, self.points.get(metric, {})
         for seed, wanted in rounds.items():
-            own = curve[seed].reindex(wanted).dropna()
+            own = {int(round): curve[seed][round] for round in wanted if round in curve.get(seed, ())}
             if len(own) < len(wanted):
                 had = f"{metric} at {len(own)} of {which} of seed {seed}, and {what} asked for"
                 raise FedreproError(f"{self.folder / 'curves.csv'} has {had}: {remedy}.")
-            found[seed] = {int(round): value for round, value in own.items()}
+            found[seed] = own
         return found
 
 
@@ -145,11 +144,13 @@ def calibrated(run: Run, printed: float) -> Run:
     """The run with the end that the printed training accuracy, a fraction, says. All seeds diverged: as it is."""
     if not run.seeds:
         return run
-    rule, curves = run.config.watch.crossings, run.curve(TRAINING)
+    rule, each = run.config.watch.crossings, run.points[TRAINING]
     if rule is None:  # a length is looked for where all that it has is watched
-        curves = curves.loc[run.curves.unstack("metric").dropna().index]
-    each = {seed: curves[seed].dropna().to_dict() for seed in run.seeds}
-    return replace(run, ended=stopped(rule, each, printed) if rule else reached(each, printed))
+        whole = set.intersection(*(set(own) for curves in run.points.values() for own in curves.values()))
+        each = {seed: {round: own[round] for round in sorted(whole)} for seed, own in each.items()}
+    found = replace(run, ended=stopped(rule, each, printed) if rule else reached(each, printed))
+    vars(found).update(points=run.points)  # they are read once
+    return found
 
 
 def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, str]]:

@@ -18,7 +18,6 @@ class Lane:
     """One seed's place in the run: its data, its streams and what it has shown so far.
 
     `status` is "running" until the seed ends as "finished", "stopped", "cap" or "diverged", after `rounds` rounds.
-    `crossed`: by the threshold's shift (0 is the rule's own), the first round below it and the metrics there.
     `passed`: the levels of `watch.crossings` that the training accuracy fell below, if the run looks for these.
     `watched`: the rows on which a classifier is followed, None for a generator. `kept` [K, samples, classes] are the
     members' logits on them, `stale` the members that moved since. `samples`: the file that shows those of a generator,
@@ -38,19 +37,13 @@ class Lane:
     armed: bool = False
     curve: list[Curve] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    crossed: dict[str, dict[str, float]] = field(default_factory=dict)
     kept: Tensor | None = None
     stale: set[int] = field(default_factory=set)
     passed: Passed | None = None
     samples: bytes | None = None
     model: dict[str, Tensor] = field(default_factory=dict)
 
-    SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics", "crossed")
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the rule has stopped the seed, which may be followed for a while."""
-        return "+0" in self.crossed
+    SAVED = ("seed", "status", "rounds", "rejected", "idle", "seconds", "armed", "curve", "metrics")
 
     def record(self, round: int, metric: str, value: float) -> None:
         """One point of the seed's curve."""

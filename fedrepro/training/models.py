@@ -85,7 +85,8 @@ def evaluated(folder: Path, found: Record, dataset: str | None, params: dict, de
         method = methods.build(config.method, Task(tuple(own.x.shape[1:]), own.classes, own.sizes), config.hyper)
         state = restored(record.model(folder, seed), method, seed, own.sizes)
         state = trees.map_tree(lambda leaf: leaf.to(device), state)
-        results[seed] = judge(other, method, asked, seed, device).metrics(method, state)
+        judged = judge(other, method, asked, seed, device)
+        results[seed] = judged.metrics(method, state, judged.tests(method, state))
     return results
 
 

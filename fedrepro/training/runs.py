@@ -214,9 +214,8 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) ->
         status=lane.status,
         rounds=lane.rounds,
         metrics=lane.metrics if lane.status != record.DIVERGED else {},
-        shifted={shift: found for shift, found in lane.crossed.items() if shift != "+0"},
         rejected=lane.rejected,
-        collapsed=lane.judge.collapsed([point for point in lane.curve if point[0] <= lane.rounds]),
+        collapsed=lane.judge.collapsed(lane.curve),
         seconds=round(lane.seconds, 3),
         provenance=provenance(config, device, began),
     )

@@ -113,9 +113,8 @@ class Training:
                 lane.idle += 1
             elif phase.trains:
                 lane.idle = 0
-            if not lane.stopped:
-                lane.rounds = self.round
-                lane.rejected += int((~accepted[row]).sum())
+            lane.rounds = self.round
+            lane.rejected += int((~accepted[row]).sum())
             if self.method.members:
                 lane.stale |= set(self.method.members.changed[place])
             if status := self._watch(lane, row, shown["loss"][row]):
@@ -125,62 +124,41 @@ class Training:
     def _watch(self, lane: Lane, row: int, loss: Tensor) -> str | None:
         """Extend the seed's curves where they are due and say whether, and how, the seed ends here."""
         last = self.round == self.config.rounds
-        lost = lane.idle >= len(self.method.phases)
-        followed = lane.stopped
+        lost, stops = lane.idle >= len(self.method.phases), False
         if last or lost or self.round % self.config.watch.train_every == 0:
-            lost |= not (loss.isfinite() if self.method.generate else self._follow(lane, row, lost))
-        if lost and not followed:
+            if self.method.generate:
+                lost |= not loss.isfinite()
+            else:
+                accuracy, seen = self._look(lane, row)
+                lost |= not np.isfinite(seen)
+                stops = self._stops(lane, accuracy)
+        if lost:
             return "diverged"
-        last |= lane.passed is not None and lane.passed.over
-        crossing = (lane.stopped and not followed) or (lane.passed and lane.passed.newest == self.round)
-        tested = None
-        if last or crossing or self.round % self.config.watch.test_every == 0:
-            tested = lane.judge.tests(self.method, trees.one(self.state, row))
-            if not finite(tested):
-                return "stopped" if followed else "diverged"
-            for metric, value in tested.items():
-                lane.record(self.round, metric, value)
-        if lane.stopped:
-            return "stopped" if last or lost or self._followed(lane) else None
-        if last:
-            lane.metrics = self._metrics(row, tested)
-            if not finite(lane.metrics):
-                return "diverged"
-            self._keep(lane, row)
-            lane.samples = lane.judge.samples(self.method, trees.one(self.state, row))
-            return "cap" if self.config.stop else "finished"
-        return None
+        ends = last or stops or (lane.passed is not None and lane.passed.over)
+        crossing = lane.passed is not None and lane.passed.newest == self.round
+        if not (ends or crossing or self.round % self.config.watch.test_every == 0):
+            return None
+        tested = lane.judge.tests(self.method, trees.one(self.state, row))
+        if not finite(tested):
+            return "diverged"
+        for metric, value in tested.items():
+            lane.record(self.round, metric, value)
+        if not ends:
+            return None
+        lane.metrics = self._metrics(row, tested)
+        if not finite(lane.metrics):
+            return "diverged"
+        self._keep(lane, row)
+        lane.samples = lane.judge.samples(self.method, trees.one(self.state, row))
+        return "stopped" if stops else "cap" if self.config.stop else "finished"
 
-    def _follow(self, lane: Lane, row: int, lost: bool) -> bool:
-        """Look at a classifier on the watched rows; returns whether what it shows there, and reports, is finite."""
-        accuracy, loss = self._look(lane, row)
-        lane.record(self.round, "train_accuracy", accuracy)
-        lane.record(self.round, "train_loss", loss)
-        if lane.passed:
-            lane.passed.new(self.round, accuracy)
-        return bool(np.isfinite(loss)) and (lost or self._cross(lane, row, accuracy))
-
-    def _cross(self, lane: Lane, row: int, accuracy: float) -> bool:
-        """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`, for every shift.
-
-        Returns whether what a seed that crosses reports is finite.
-        """
+    def _stops(self, lane: Lane, accuracy: float) -> bool:
+        """The rule of flgames-2022, section 7.3.2, with the arming condition of `config.Stop`."""
         stop = self.config.stop
         if stop is None:
-            return True
+            return False
         lane.armed |= accuracy > stop.threshold + stop.margin
-        if not lane.armed or self.round < stop.warm_start:
-            return True
-        below = [f"{shift:+g}" for shift in (0, *stop.shifts) if accuracy < stop.threshold + shift]
-        if new := [shift for shift in below if shift not in lane.crossed]:
-            metrics = self._metrics(row)
-            if not finite(metrics):
-                return False
-            lane.crossed = lane.crossed | {shift: {"rounds": self.round, **metrics} for shift in new}
-            if "+0" in new:
-                lane.metrics = metrics
-                self._keep(lane, row)
-        return True
+        return lane.armed and self.round >= stop.warm_start and accuracy < stop.threshold
 
     def _keep(self, lane: Lane, row: int) -> None:
         """Keep the model that a seed's metrics are of, if models are saved."""
@@ -189,16 +167,15 @@ class Training:
             x = z if self.method.generate else lane.data.x[:2].to(self.device)
             lane.model = models.model(self.method, trees.one(self.state, row), x)
 
-    def _followed(self, lane: Lane) -> bool:
-        """Whether a stopped seed has nothing more to show."""
-        stop = self.config.stop
-        shown = len(lane.crossed) > len(stop.shifts) or self.round >= lane.rounds + stop.follow
-        return shown and self.round >= stop.until
-
     def _look(self, lane: Lane, row: int) -> tuple[float, float]:
-        """Accuracy and loss on the watched rows."""
+        """A classifier's accuracy and loss on the watched rows, which enter the seed's curves."""
         with products(self.device.type, self.config.watch.precision):
-            return score(self._watched_logits(lane, row), lane.watched[1])
+            accuracy, loss = score(self._watched_logits(lane, row), lane.watched[1])
+        lane.record(self.round, "train_accuracy", accuracy)
+        lane.record(self.round, "train_loss", loss)
+        if lane.passed:
+            lane.passed.new(self.round, accuracy)
+        return accuracy, loss
 
     def _watched_logits(self, lane: Lane, row: int) -> Tensor:
         x, state = lane.watched[0], trees.one(self.state, row)
@@ -213,7 +190,7 @@ class Training:
             lane.stale = set()
         return lane.kept.mean(0)
 
-    def _metrics(self, row: int, tested: dict[str, float] | None = None) -> dict[str, float]:
+    def _metrics(self, row: int, tested: dict[str, float]) -> dict[str, float]:
         """The metrics of the seed of a row now."""
         return self.running[row].judge.metrics(self.method, trees.one(self.state, row), tested)
 

@@ -24,7 +24,6 @@ class Settings(TypedDict, total=False):
     __pydantic_config__ = ConfigDict(extra="allow")
     run: str
     stop: dict[str, Any]
-    pilot: dict[str, Any]
     search: dict[str, Any]
     hyper: dict[str, Any]
     data: dict[str, Any]

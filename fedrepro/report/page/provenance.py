@@ -72,9 +72,8 @@ def _stop(config: RunConfig) -> str:
     stop = config.stop
     if stop is None:
         return ""
-    moved = f"; shown with it moved by {' and '.join(f'{100 * shift:+g}' for shift in stop.shifts)} points"
     rule = f"training accuracy below {100 * stop.threshold:.2f}%, after {stop.warm_start} rounds"
-    return f"{rule} and once above {100 * (stop.threshold + stop.margin):.2f}%{moved if stop.shifts else ''}"
+    return f"{rule} and once above {100 * (stop.threshold + stop.margin):.2f}%"
 
 
 def _device(made: Provenance) -> str:
