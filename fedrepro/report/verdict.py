@@ -19,6 +19,7 @@ from fedrepro.results.check import Check
 from fedrepro.results.frames import COMPARED, STATUSES
 
 MOST = 20  # problems shown
+HEADS = {"calibrated": "fitted"}  # as wide as 80 columns have room for
 
 
 def show(found: Check, table: str | None = None, reasons: bool = False) -> Group:
@@ -56,7 +57,8 @@ def _counts(cells: pd.DataFrame) -> Table:
     for head in ("paper", "table"):
         drawn.add_column(head, no_wrap=True, vertical="bottom")
     for head in ("numbers", *statuses):
-        drawn.add_column(head.replace("-", " "), justify="right", style=STYLES.get(head, ""), vertical="bottom")
+        shown = HEADS.get(head, head.replace("-", " "))
+        drawn.add_column(shown, justify="right", style=STYLES.get(head, ""), vertical="bottom")
     for (paper, table), own in cells.groupby(["paper", "table"], sort=False):
         counts = (int((own.status == status).sum()) for status in statuses)
         drawn.add_row(paper, table, str(len(own)), *(str(count or "–") for count in counts))
