@@ -300,10 +300,9 @@ def test_curves_of_another_record_are_refused(over):
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.integers(1, 12))
 def test_the_mean_is_that_of_the_last_values_of_a_seed(values, rounds):
-    curve = pd.DataFrame({4: values}, index=range(1, len(values) + 1))
     entry = SimpleNamespace(rounds=len(values), status="finished")
     run = Run("r", Path("r"), SimpleNamespace(seeds=[4]), SimpleNamespace(seeds={4: entry}))
-    vars(run)["curves"] = pd.concat({"test_accuracy": curve}, names=["metric", "round"])
+    vars(run)["points"] = {"test_accuracy": {4: dict(enumerate(values, start=1))}}
     if rounds > len(values):
         with pytest.raises(FedreproError, match=f"at {len(values)} of the last {rounds} rounds of seed 4"):
             run.last("test_accuracy", rounds)

@@ -90,7 +90,7 @@ def test_the_page_about_all_papers_is_one_screen(visit):
     tab = visit(page="index")
     assert tab.evaluate("document.documentElement.scrollHeight") <= SIZES["wide"]["height"]
     assert tab.locator(".cards .card").count() == 5
-    assert tab.locator(".scatter circle").count() > 390
+    assert tab.locator(".scatter circle").count() > 300
 
 
 def test_a_card_leads_to_the_page_of_its_paper(visit):
@@ -120,7 +120,7 @@ def test_dark_is_dark_and_light_is_light(visit):
 def test_verdicts_can_be_read_on_their_ground(visit, scheme):
     tab = visit(color_scheme=scheme)
     grounds = [tab.eval_on_selector(each, COLOURS)[1] for each in ("body", ".scroll")]
-    for status in ("holds", "fails", "undecided", "within", "deviation"):
+    for status in ("holds", "undecided", "within", "deviation", "calibrated"):
         colour = tab.eval_on_selector(f".badge.{status}:not(td .badge)", COLOURS)[0]
         assert min(contrast(colour, ground) for ground in grounds) >= 4.5, status
 
@@ -284,12 +284,12 @@ def test_rows_are_filtered_by_words_and_by_verdict(visit):
     form.locator("input").fill("parallel")  # said in the heading above the rows
     assert 0 < rows.count() < every
     form.locator("input").fill("")
-    form.locator("select").select_option("near3")
+    form.locator("select").select_option("near2")
     far = [
-        abs(float(text.replace("\u2212", "-").split()[0])) for text in tab.locator("td.near3:visible").all_inner_texts()
+        abs(float(text.replace("\u2212", "-").split()[0])) for text in tab.locator("td.near2:visible").all_inner_texts()
     ]
-    assert len(far) == 5
-    assert min(far) > 10
+    assert far
+    assert all(3 < each <= 10 for each in far)
     form.locator("select").select_option("")
     assert rows.count() == every
 
