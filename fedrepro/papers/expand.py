@@ -34,7 +34,7 @@ class Study:
 
     @property
     def points(self) -> dict[str, RunConfig]:
-        """What is trained: the points of the search by their names."""
+        """The points of the search, which are trained, by their names."""
         return self.rule.points(self.config)
 
     def digest(self) -> str:

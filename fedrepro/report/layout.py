@@ -19,6 +19,7 @@ from fedrepro.papers.schema.tables import Table
 from fedrepro.report.wording import lines
 from fedrepro.results.cells import facts, reproduced, spread_out, with_readings
 from fedrepro.results.check import tolerated
+from fedrepro.results.frames import COMPARED
 from fedrepro.results.rankings import JUDGED, Ranking, rankings
 
 MARKS = {"within": "✓", "outside": "✗", "deviation": "†", "calibrated": "="}
@@ -203,6 +204,7 @@ def _legend(paper: Paper, name: str, cells: pd.DataFrame, moved: bool, ranked: b
         stops=any(cells.thresholds),
         moved=moved,
         calibrated=(cells.status == "calibrated").any(),
+        compared=cells.status.isin(COMPARED).any(),
         floors=sorted({*itertools.chain.from_iterable(cells.floor)}),
         ranked=JUDGED if ranked else "",
     )

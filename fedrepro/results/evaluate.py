@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fedrepro.papers.load import Paper
 from fedrepro.records import paths
 from fedrepro.results import cells, claims, frames, points, thresholds
 from fedrepro.results.frames import COMPARED, STATUSES, VERDICTS, Reproduction
-from fedrepro.results.runs import Run, calibrated, current
+from fedrepro.results.runs import Run, current
 
 DECIMALS = 4  # of a mean difference
 PARTS = {"cells": cells, "points": points, "claims": claims}
@@ -36,7 +37,7 @@ def runs(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, 
     """Planned runs with a usable record, each with its end, and the faults of the others."""
     found, faults = current(paper, names)
     wanted = thresholds.printed(paper, cells.compared(paper))
-    return {name: calibrated(run, wanted[name]) if name in wanted else run for name, run in found.items()}, faults
+    return {name: replace(run, printed=wanted.get(name)) for name, run in found.items()}, faults
 
 
 def enforce(paper: Paper, found: Reproduction) -> None:

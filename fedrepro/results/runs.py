@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -25,14 +25,26 @@ TRAINING = "train_accuracy"  # the curve by which a run is calibrated
 class Run:
     """A run. `name`: as the paper calls it. Values are in the record's unit, a fraction for accuracies.
 
-    `ended`: where it ends by the training accuracy that the paper prints, if that is how its end is found.
+    `printed`: the training accuracy, a fraction, by which its end is found, if that is how it is found.
     """
 
     name: str
     folder: Path
     config: RunConfig
     record: Record
-    ended: Ended | None = None
+    printed: float | None = None
+
+    @cached_property
+    def ended(self) -> Ended | None:
+        """Where it ends by the printed training accuracy; None without one, or where all seeds diverged."""
+        if self.printed is None or not self.seeds:
+            return None
+        rule, curves = self.config.watch.crossings, self.points[TRAINING]
+        if rule:
+            return stopped(rule, curves, self.printed)
+        # A length is looked for where all that the run has is watched.
+        whole = set.intersection(*(set(own) for each in self.points.values() for own in each.values()))
+        return reached({seed: {x: own[x] for x in sorted(whole)} for seed, own in curves.items()}, self.printed)
 
     @property
     def seeds(self) -> list[int]:
@@ -138,19 +150,6 @@ class Run:
                 raise FedreproError(f"{self.folder / 'curves.csv'} has {had}: {remedy}.")
             found[seed] = own
         return found
-
-
-def calibrated(run: Run, printed: float) -> Run:
-    """The run with the end that the printed training accuracy, a fraction, says. All seeds diverged: as it is."""
-    if not run.seeds:
-        return run
-    rule, each = run.config.watch.crossings, run.points[TRAINING]
-    if rule is None:  # a length is looked for where all that it has is watched
-        whole = set.intersection(*(set(own) for curves in run.points.values() for own in curves.values()))
-        each = {seed: {round: own[round] for round in sorted(whole)} for seed, own in each.items()}
-    found = replace(run, ended=stopped(rule, each, printed) if rule else reached(each, printed))
-    vars(found).update(points=run.points)  # they are read once
-    return found
 
 
 def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, str]]:

@@ -138,18 +138,19 @@ class Training:
         crossing = lane.passed is not None and lane.passed.newest == self.round
         if not (ends or crossing or self.round % self.config.watch.test_every == 0):
             return None
-        tested = lane.judge.tests(self.method, trees.one(self.state, row))
+        state = trees.one(self.state, row)
+        tested = lane.judge.tests(self.method, state)
         if not finite(tested):
             return "diverged"
         for metric, value in tested.items():
             lane.record(self.round, metric, value)
         if not ends:
             return None
-        lane.metrics = self._metrics(row, tested)
+        lane.metrics = lane.judge.metrics(self.method, state, tested)
         if not finite(lane.metrics):
             return "diverged"
         self._keep(lane, row)
-        lane.samples = lane.judge.samples(self.method, trees.one(self.state, row))
+        lane.samples = lane.judge.samples(self.method, state)
         return "stopped" if stops else "cap" if self.config.stop else "finished"
 
     def _stops(self, lane: Lane, accuracy: float) -> bool:
@@ -189,10 +190,6 @@ class Training:
                 lane.kept = lane.kept.index_copy(0, torch.tensor(moved, device=self.device), fresh)
             lane.stale = set()
         return lane.kept.mean(0)
-
-    def _metrics(self, row: int, tested: dict[str, float]) -> dict[str, float]:
-        """The metrics of the seed of a row now."""
-        return self.running[row].judge.metrics(self.method, trees.one(self.state, row), tested)
 
     def _leave(self, ended: dict[int, str], seconds: float) -> None:
         """Take ended seeds off the stack."""
