@@ -7,6 +7,7 @@ import pytest
 
 from fedrepro.papers.load import load_paper
 from fedrepro.report import layout, plots
+from fedrepro.report.page import provenance
 from fedrepro.results.cells import with_readings
 from fedrepro.results.evaluate import evaluate, read, write
 
@@ -208,3 +209,8 @@ def test_a_paper_with_two_printed_accuracies_of_one_run_is_refused(toy):
     (toy.folder / "published.csv").write_text(made.PUBLISHED + moved + "\n")
     with pytest.raises(UsageError, match="ends at a training accuracy of 55.76% here and 60.00% there"):
         evaluate(load_paper(made.NAME, toy.root))
+
+
+def test_the_page_says_that_what_a_run_ended_with_is_not_what_its_table_has(toy):
+    facts = dict(provenance.runs(toy)[0][f"{made.NAME}/{RUNS[0]}"]["facts"])
+    assert facts["stopping rule"].startswith("none in training: ")

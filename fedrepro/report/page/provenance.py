@@ -70,6 +70,8 @@ def _facts(config: RunConfig, record: Record, made: list[Provenance]) -> list[tu
 
 def _stop(config: RunConfig) -> str:
     stop = config.stop
+    if config.watch.crossings:
+        return "none in training: a table shows each seed where it crosses a threshold, this list at its last round"
     if stop is None:
         return ""
     rule = f"training accuracy below {100 * stop.threshold:.2f}%, after {stop.warm_start} rounds"
