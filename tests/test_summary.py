@@ -56,11 +56,11 @@ OWN = """\
 
 Outside tolerance, declared, and why:
 
-- Table 1 (1): its budget is unknown.
+- Table 1, type none, Plain (1): its budget is unknown.
 
 Not run, and why:
 
-- Table 1 (2); Figure 1, toys over rounds: there was no time.
+- Table 1, type parallel, Game (Smooth) (2); Figure 1, toys over rounds: there was no time.
 - Figure 2, toys at last: nobody drew it.
 """
 ALL = """\

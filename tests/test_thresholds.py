@@ -6,7 +6,7 @@ import made
 import pytest
 
 from fedrepro.papers.load import load_paper
-from fedrepro.report import layout, plots
+from fedrepro.report import brief, layout, plots
 from fedrepro.report.page import provenance
 from fedrepro.results.cells import with_readings
 from fedrepro.results.evaluate import evaluate, read, write
@@ -155,6 +155,16 @@ def test_a_reading_stands_below_the_row_that_it_reads_and_is_not_counted(toy):
     assert "| in turn | Game (Smooth) [" in text
     assert "Clients may answer in turn." in text
     assert "Calibrated: it prints no threshold." in text
+
+
+def test_a_short_table_has_the_readings_and_does_not_count_them(toy):
+    cells = evaluate(toy).cells
+    sheet = layout.sheet(toy, "t1", cells)
+    counts = cells.status.value_counts()
+    *lines, told = brief.table(sheet, 200).plain.splitlines()
+    assert sum("in turn" in line for line in lines) == 1
+    assert f"= {counts['calibrated']} fitted" in told
+    assert "Rows with a reading are other runs, marked alike and not counted." in told
 
 
 def test_no_threshold_hangs_on_a_test_accuracy(toy):

@@ -99,7 +99,8 @@ def data() -> Findings:
     for name, source in sources.SOURCES.items():
         missing, hint = sources.missing(source, root), ""
         if missing and not sources.lent():
-            fetched = f"downloaded when first needed, or now by `fedrepro data fetch {name}`"
+            first = "downloaded when first needed, or now" if source.torchvision else "downloaded"
+            fetched = f"{first} by `fedrepro data fetch {name}`"
             hint = fetched if source.public else "there is no download of it, and only training on it needs it"
         elif missing and not (manifests.FOLDER / f"{name}.json").exists():
             hint = "no planned run needs it"

@@ -13,7 +13,7 @@ from rich.text import Text
 from fedrepro.papers.load import Paper
 from fedrepro.papers.schema.cells import words
 from fedrepro.report.layout import MARKS, STYLES, Sheet
-from fedrepro.results.cells import reproduced
+from fedrepro.results.cells import facts, reproduced
 from fedrepro.results.claims import verdicts
 
 MEANING = {
@@ -104,9 +104,11 @@ def _words(sheet: Sheet, row: int, places: list[int]) -> str:
 
 def _below(sheet: Sheet) -> list[str]:
     """The meaning of numbers and marks with their counts, the budget, and the orders that the numbers make."""
-    cells = [entry.cell for row in sheet.rows for entry in row if entry.cell is not None]
+    shown = [entry.cell for row in sheet.rows for entry in row if entry.cell is not None]
+    cells = [cell for cell in shown if "reading" not in facts(cell)]
     counts = Counter(cell.status for cell in cells)
     told = [f"{MARKS.get(each, '')} {counts[each]} {meant}".strip() for each, meant in MEANING.items() if counts[each]]
     labels = ", ".join(sorted({cell.label for cell in cells if cell.label}))
     budget = f" Budget: {labels}." if labels else ""
-    return [f"Ours (the paper's): {'; '.join(told)}.{budget}", *map(str, sheet.rankings)]
+    others = " Rows with a reading are other runs, marked alike and not counted." if len(cells) < len(shown) else ""
+    return [f"Ours (the paper's): {'; '.join(told)}.{others}{budget}", *map(str, sheet.rankings)]

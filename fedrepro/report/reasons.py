@@ -7,6 +7,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from fedrepro.papers.load import Paper
+from fedrepro.papers.schema.cells import words
+from fedrepro.results.cells import facts
 
 Found = tuple[str, int, str, str]  # a reason, of how many numbers, a place for a reader, and its id in the page
 
@@ -20,9 +22,19 @@ class Reason(NamedTuple):
 
 
 def of_tables(paper: Paper, cells: pd.DataFrame, status: str) -> list[Found]:
-    """The reasons of the cells of one status, table by table."""
-    counts = cells[cells.status == status].groupby(["table", "reason"], sort=False).size().items()
-    return [(why, n, f"{short(paper, name)} ({n})", f"{paper.name}.{name}") for (name, why), n in counts]
+    """The reasons of the cells of one status, table by table, with what their rows have in common."""
+    found = []
+    for (name, why), own in cells[cells.status == status].groupby(["table", "reason"], sort=False):
+        place = ", ".join(filter(None, (short(paper, name), _common(own, cells[cells.table == name]))))
+        found.append((why, len(own), f"{place} ({len(own)})", f"{paper.name}.{name}"))
+    return found
+
+
+def _common(own: pd.DataFrame, table: pd.DataFrame) -> str:
+    """The values of axes that some cells of a table share and others of it do not have, for a reader."""
+    here, there = (pd.DataFrame([facts(cell) for cell in each.itertuples()]).nunique() for each in (own, table))
+    shared = facts(own.iloc[0])
+    return words({axis: shared[axis] for axis in shared if here[axis] == 1 < there[axis] and axis != "metric"})
 
 
 def of_figures(paper: Paper) -> list[Found]:
