@@ -78,7 +78,7 @@ def test_declared_deviation_passes_with_its_reason(tmp_path):
 
 def test_declared_deviation_that_is_none_any_more_fails(tmp_path):
     report = checked(tmp_path, declared('{ method = "Plain" }'), toys_plain=OUTSIDE)
-    with pytest.raises(OutsideTolerance, match="Plain, test_accuracy: the declared deviation is none any more"):
+    with pytest.raises(OutsideTolerance, match="Plain, test_accuracy: its declared deviation is within tolerance now"):
         report.enforce()
 
 

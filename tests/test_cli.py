@@ -513,7 +513,7 @@ def test_bench_prints_one_line(monkeypatch, tmp_path):
     [
         (("W5",), "unknown workload 'W5': there is W1, W2, W3, W4."),
         (("W3", "--precision", "fp16"), "unknown precision 'fp16': there is fp32 and bf16."),
-        (("W3", "--mode", "0"), "unknown mode '0': there is auto, vmap, loop and how many are batched"),
+        (("W3", "--mode", "0"), "unknown mode '0': there is auto, vmap, loop, or a number to batch at once"),
         (("W3", "--device", "tpu"), "unknown device 'tpu'"),
         (("W1", "--data", "empty"), "empty has no MNIST/raw/train-images-idx3-ubyte: name a folder that has it with"),
     ],

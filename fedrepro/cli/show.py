@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fedrepro.papers import load
 from fedrepro.papers.load import Paper, load_papers
-from fedrepro.records.curves import number
+from fedrepro.records.curves import number, percent
 from fedrepro.records.record import Record
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def index(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Group:
 
 def head(metric: str) -> str:
     """A metric's name above or before its values, which for accuracies are in percent."""
-    return metric.replace("_", " ") + (" %" if metric.endswith("accuracy") else "")
+    return metric.replace("_", " ") + (" %" if percent(metric) else "")
 
 
 def outcome(record: Record) -> Table:

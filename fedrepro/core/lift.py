@@ -8,7 +8,7 @@ Modes: "vmap" (one batched call), a number (vmap in chunks of that many), "loop"
 - of seeds, "vmap", but "loop" for rounds of more than `_TOGETHER` rows.
 
 A phase that is `alone` (convolutions) has seeds one after another whatever is asked for, and the critics of GANs take
-their steps in turn. No draw depends on the mode.
+their steps in turn. What is drawn does not depend on the mode.
 All are equal up to the rounding of batched products: in float32, after one cycle of phases, logits within 1e-5 and
 parameters within a tenth of a learning rate (Adam divides a nearly zero gradient by its own size, so its rounding shows
 as part of a step).
@@ -69,7 +69,7 @@ def coloured() -> bool:
 def asked(mode: str) -> contextlib.AbstractContextManager:
     """Inside the block, clients and seeds run as a command asks: "auto", "vmap", "loop" or so many batched at once."""
     if mode not in ("auto", "vmap", "loop") and not re.fullmatch("[1-9][0-9]{0,8}", mode):
-        known = "auto, vmap, loop and how many are batched, such as 4"
+        known = "auto, vmap, loop, or a number to batch at once, such as 4"
         raise UsageError(f"unknown mode {short(repr(mode))}: there is {known}.")
     chosen = int(mode) if mode.isdecimal() else mode
     return modes(clients=chosen, seeds=chosen)

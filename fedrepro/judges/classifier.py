@@ -1,7 +1,6 @@
 """The judge of a seed's model: a classifier is tested by accuracy and loss on the test sets.
 
-A judge has `tests`, for the curves, and `metrics`, for the record. That of a method which generates is in
-`generator.py`.
+That of a method which generates is in `generator.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def finite(metrics: dict[str, float]) -> bool:
 
 
 class Judge(Protocol):
-    """State is that of one seed."""
+    """Says how good a seed's model is; each `state` is that of one seed."""
 
     def tests(self, method: Method, state: State) -> dict[str, float]:
         """The values of the test curves; one that is not finite says that training diverged."""

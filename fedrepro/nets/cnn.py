@@ -216,7 +216,7 @@ def _backward(
 
 
 def _cross_entropy(logits: Tensor, y: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-    """The slope [K, B, classes] of `nets.cross_entropy` and its value [K], by client; y, live [K, B]."""
+    """The slope [K, B, classes] of `nets.mlp.cross_entropy` and its value [K], by client; y, live [K, B]."""
     logs = logits.log_softmax(-1)
     share = live / live.sum(-1, keepdim=True).clamp(min=1)
     risk = -(logs.gather(-1, y[..., None])[..., 0] * share).sum(-1)

@@ -35,7 +35,7 @@ torch.set_num_threads(_threads)
 
 
 def batch_last(x: Tensor) -> Tensor:
-    """Images [K, B, I, H, W] as network input [K, I, H, W, B]: bytes 0..255 become floats 0..1, as in `nets.pixels`."""
+    """Images [K, B, I, H, W] as network input [K, I, H, W, B]: bytes become floats 0..1, as in `nets.mlp.pixels`."""
     clients, batch = x.shape[:2]
     out = torch.empty(clients, x[0, 0].numel(), batch)
     _share_out(_batch_last, 1 if x.is_floating_point() else 255, x.flatten(2), out)

@@ -1,4 +1,4 @@
-"""Networks as pure functions of their parameters."""
+"""The multilayer perceptron, and what other networks take from it: pixels, weights to start from, cross entropy."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 Curve = tuple[int, str, float]  # round, metric, value
-METRIC = {"accuracy": (100.0, ".2f"), "loss": (1.0, ".4f")}  # last word of a metric -> scale, format
 
 
 def curves_text(curves: dict[int, list[Curve]]) -> str:
@@ -48,7 +47,11 @@ def reduced(values: Sequence[float]) -> tuple[float, float]:
     return mean, statistics.pstdev(values) if len(values) > 1 else math.nan
 
 
+def form(metric: str) -> str:
+    """The format of a metric's values for a reader."""
+    return ".2f" if percent(metric) else ".4f" if metric.endswith("loss") else ".4g"
+
+
 def number(metric: str, value: float | None) -> str:
-    """A metric's value for a reader, accuracies in percent."""
-    scale, form = METRIC.get(metric.rpartition("_")[2], (1.0, ".4g"))
-    return "–" if value is None else f"{scale * value:{form}}"
+    """A metric's value for a reader, in percent where `percent` says so."""
+    return "–" if value is None else f"{shown(metric, value):{form(metric)}}"

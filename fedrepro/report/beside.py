@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from fedrepro.records.curves import METRIC, percent
+from fedrepro.records.curves import form
 from fedrepro.report import layout
 from fedrepro.report.layout import Column, Entry, Sheet
 from fedrepro.results.cells import spread_out
@@ -81,8 +81,7 @@ def warnings(runs: Sequence[Run], found: Compared) -> list[str]:
 
 def value(metric: str, number: float, sign: str = "") -> str:
     """A metric in the unit of a reader; empty where there is none."""
-    form = ".2f" if percent(metric) else METRIC.get(metric.rpartition("_")[2], (1.0, ".4g"))[1]
-    return "" if math.isnan(number) else f"{number:{sign}{form}}"
+    return "" if math.isnan(number) else f"{number:{sign}{form(metric)}}"
 
 
 def _runs(runs: Sequence[Run], names: dict[str, str]) -> Sheet:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrepro.report.layout import STYLES
-from fedrepro.results.cells import allowed, reproduced, spread_out
+from fedrepro.results.cells import difference, limits, reproduced, spread_out
 from fedrepro.results.check import Check
 from fedrepro.results.frames import COMPARED, STATUSES
 
@@ -85,16 +85,11 @@ def _group(cells: list[Any]) -> str:
     first, gaps = cells[0], sorted((cell for cell in cells if pd.notna(cell.difference)), key=attrgetter("difference"))
     start = f"{first.paper} {first.table}, {first.status.replace('-', ' ')}"
     if len(cells) > 1:
-        span = f", {_gap(gaps[0])} to {_gap(gaps[-1])}" if gaps else ""
+        span = f", {difference(gaps[0])} to {difference(gaps[-1])}" if gaps else ""
         return f"{start}: {len(cells)} numbers{span}"
     place = ", ".join(filter(None, (first.dataset, first.variant, first.method, first.metric)))
     ours = f"; reproduced {reproduced(first)}, published {spread_out(first.compared_with, first.compared_with_spread)}"
-    return f"{start}: {place}{ours}, {_gap(first)}, allowed {allowed(first)}" if gaps else f"{start}: {place}"
-
-
-def _gap(cell: Any) -> str:
-    """The difference with as many decimals as our number."""
-    return f"{cell.difference:+.{len(cell.reproduced.partition('.')[2])}f}"
+    return f"{start}: {place}{ours}, {difference(first)}, allowed {limits(first)}" if gaps else f"{start}: {place}"
 
 
 def _tolerances(tolerances: dict[str, str], cells: pd.DataFrame) -> list[Text]:

@@ -124,7 +124,7 @@ def reproduced(cell: Any) -> str:
     return {"not-run": "not run", "missing": "missing"}.get(cell.status, "diverged")
 
 
-def allowed(cell: Any) -> str:
+def limits(cell: Any) -> str:
     """How far the number of a row of `cells` may be from that of `compared_with`, or where it may lie, for a reader."""
     return f"±{cell.limit:g}" if math.isnan(cell.least) else f"{cell.least:g} to {cell.greatest:g}"
 
@@ -132,6 +132,11 @@ def allowed(cell: Any) -> str:
 def decimals(number: str) -> int:
     """How many digits a number has behind its point."""
     return len(number.partition(".")[2])
+
+
+def difference(cell: Any) -> str:
+    """Reproduced less published of a row of `cells`, as exact as our number; empty where the two are not compared."""
+    return "" if math.isnan(cell.difference) else f"{cell.difference:+.{decimals(cell.reproduced)}f}"
 
 
 def _measures(run: Run, metric: str, table: Table) -> list[Measure]:

@@ -15,8 +15,8 @@ from fedrepro.errors import OutsideTolerance
 from fedrepro.papers.load import Paper
 from fedrepro.papers.schema.cells import remark_on
 from fedrepro.papers.schema.tables import Table, Tolerance
-from fedrepro.results import cells as reading
 from fedrepro.results import claims, frames
+from fedrepro.results.cells import limits, reproduced, spread_out
 from fedrepro.results.evaluate import evaluate, texts
 from fedrepro.results.frames import STATUSES, Reproduction
 
@@ -108,17 +108,17 @@ def _place(cell: Any) -> str:
 
 
 def _against(cell: Any) -> str:
-    return reading.spread_out(cell.compared_with, cell.compared_with_spread)
+    return spread_out(cell.compared_with, cell.compared_with_spread)
 
 
 def _outside(cell: Any) -> str:
-    ours = f"reproduced {reading.reproduced(cell)}, published {_against(cell)}, allowed {reading.allowed(cell)}"
+    ours = f"reproduced {reproduced(cell)}, published {_against(cell)}, allowed {limits(cell)}"
     return f"{_place(cell)}: {ours}; look for the cause, or declare the deviation in paper.toml with its reason."
 
 
 def _vain(cell: Any) -> str:
-    both = f"({reading.reproduced(cell)} against {_against(cell)})"
-    return f"{_place(cell)}: the declared deviation is none any more {both}; remove it."
+    both = f"({reproduced(cell)} against {_against(cell)})"
+    return f"{_place(cell)}: its declared deviation is within tolerance now {both}; remove it from paper.toml."
 
 
 def _idle(paper: Paper, name: str, table: Table) -> list[str]:
@@ -142,9 +142,9 @@ def _verdict(cell: Any) -> dict[str, Any]:
     room = None if math.isnan(cell.least) else [cell.least, cell.greatest]
     return {
         **{key: getattr(cell, key) for key in (*KEY, "unit")},
-        "published": reading.spread_out(cell.published, cell.published_spread),
+        "published": spread_out(cell.published, cell.published_spread),
         "compared_with": _against(cell),
-        "reproduced": reading.reproduced(cell),
+        "reproduced": reproduced(cell),
         "expected": float(cell.compared_with),
         "value": float(cell.reproduced) if cell.reproduced else None,
         "difference": None if math.isnan(cell.difference) else cell.difference,

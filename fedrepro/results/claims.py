@@ -23,7 +23,7 @@ LEVEL = 0.95  # of every interval
 PLACES = {"holds": "above", "fails": "below", "undecided": "neither"}  # of a pair that is counted
 
 
-class Readings(NamedTuple):
+class Measured(NamedTuple):
     """A claim's quantity, seed by run (NaN where a seed has none), and where it was cut off: true values are larger."""
 
     values: pd.DataFrame
@@ -37,7 +37,7 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
     """
     found = []
     for name, claim in paper.claims.items():
-        read, comparisons = readings(paper, name, runs, faults), paper.comparisons(name)
+        read, comparisons = measured(paper, name, runs, faults), paper.comparisons(name)
         own = [_evidence(each, read, claim.margin) for each in comparisons]
         own += [] if claim.published is None else [_counted(claim, own)]
         used = [each.runs for each in comparisons]
@@ -49,7 +49,7 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
     return found
 
 
-def readings(paper: Paper, name: str, runs: dict[str, Run], faults: dict[str, str]) -> Readings:
+def measured(paper: Paper, name: str, runs: dict[str, Run], faults: dict[str, str]) -> Measured:
     """The values behind a claim's comparisons, to six digits; a run without a usable record has no value."""
     values, censored = {"": {}}, {"": {}}
     references = paper.references(name)
@@ -68,7 +68,7 @@ def readings(paper: Paper, name: str, runs: dict[str, Run], faults: dict[str, st
         censored[run] = {seed: seed in cut for seed in found}
     seeds = sorted({seed for each in values.values() for seed in each})
     whole = pd.DataFrame(censored, index=seeds, dtype=object)
-    return Readings(pd.DataFrame(values, index=seeds, dtype=float), whole.eq(True))
+    return Measured(pd.DataFrame(values, index=seeds, dtype=float), whole.eq(True))
 
 
 def verdicts(claims: pd.DataFrame) -> dict[str, str]:
@@ -129,7 +129,7 @@ def pick(side: Side, values: pd.DataFrame) -> str:
     return (max if side.pick == "largest" else min)(means, key=means.get)
 
 
-def _evidence(comparison: Comparison, read: Readings, margin: float) -> dict[str, Any]:
+def _evidence(comparison: Comparison, read: Measured, margin: float) -> dict[str, Any]:
     """The row of a comparison."""
     picked = {pair: [pick(side, read.values) for side in pair.sides] for pair in comparison.pairs}
     kind = "pooled" if comparison.pooled else "gain" if comparison.smaller else "pair"
@@ -145,7 +145,7 @@ def _evidence(comparison: Comparison, read: Readings, margin: float) -> dict[str
     }
 
 
-def _differences(comparison: Comparison, picked: dict[Pair, list[str]], read: Readings) -> tuple[list[float], int, int]:
+def _differences(comparison: Comparison, picked: dict[Pair, list[str]], read: Measured) -> tuple[list[float], int, int]:
     """The difference of each seed that all cells have, or of each of the pooled pairs; and how many are cut off so that
     the true one may be larger, and so that it may be smaller."""
     if comparison.pooled:

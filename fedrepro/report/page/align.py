@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
+
+from fedrepro.results import cells
 
 DIGIT, POINT = "\u2007", "\u2008"  # spaces as wide as these
 MINUS = "\u2212"  # as wide as a plus
@@ -22,10 +23,8 @@ def aligned(texts: Sequence[str]) -> list[str]:
 
 
 def difference(cell: Any) -> str:
-    """Reproduced less published of a row of `cells`, with its sign; empty where the two are not compared."""
-    if math.isnan(cell.difference):
-        return ""
-    return f"{cell.difference:+.{len(cell.reproduced.partition('.')[2])}f}".replace("-", MINUS)
+    """`cells.difference` with a minus as wide as a plus."""
+    return cells.difference(cell).replace("-", MINUS)
 
 
 def _padded(text: str, numbers: list[re.Match], widths: list[tuple[int, int]]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fedrepro.results.cells import SCALE
+from fedrepro.results.cells import SCALE, decimals
 from fedrepro.results.frames import COMPARED, VERDICTS
 
 EDGES = (1, 3, 10)  # points
@@ -67,5 +67,5 @@ def gap(cells: pd.DataFrame) -> str:
     compared = cells[cells.status.isin(COMPARED) & cells.difference.notna()]
     if compared.unit.nunique() != 1:
         return ""
-    decimals, unit = len(compared.reproduced.iloc[0].partition(".")[2]), compared.unit.iloc[0]
-    return f"{compared.difference.abs().median():.{decimals}f}{' points' if unit in SCALE else ''}"
+    digits, unit = decimals(compared.reproduced.iloc[0]), compared.unit.iloc[0]
+    return f"{compared.difference.abs().median():.{digits}f}{' points' if unit in SCALE else ''}"

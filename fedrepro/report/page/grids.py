@@ -12,7 +12,7 @@ from fedrepro.papers.schema.tables import Table
 from fedrepro.report.layout import Column, Entry, Sheet
 from fedrepro.report.page.align import DIGIT, MINUS, NUMBER, aligned, difference
 from fedrepro.report.page.links import anchor
-from fedrepro.results.cells import allowed, facts, reproduced, spread_out
+from fedrepro.results.cells import decimals, facts, limits, reproduced, spread_out
 
 MARKS = {
     "within": "✓", "deviation": "†", "outside": "✗", "not-compared": "≈", "not-run": "○", "missing": "!",
@@ -146,15 +146,15 @@ def _facts(table: Table, cell: Any) -> Iterator[Fact]:
     if cell.measured and (table.last or table.checkpoints):
         yield _made_of(table, cell)
     if gap := difference(cell):
-        yield from (("difference", gap), ("allowed", allowed(cell)))
+        yield from (("difference", gap), ("allowed", limits(cell)))
     yield from (("verdict", f"{MARKS[cell.status]} {word(cell.status)}"), ("budget", cell.label))
 
 
 def _made_of(table: Table, cell: Any) -> Fact:
     """The values that a number comes from, where the record, which has the ends of the runs, does not have it."""
-    values, decimals = [], len(cell.reproduced.partition(".")[2])
+    values, digits = [], decimals(cell.reproduced)
     for run, seed, round, value in cell.measured:
         place = [run] * (len(cell.runs) > 1) + [f"seed {seed}"] + [f"round {round:,}"] * bool(table.checkpoints)
-        values.append(f"{value:.{decimals}f} ({', '.join(place)})")
+        values.append(f"{value:.{digits}f} ({', '.join(place)})")
     of = f"{', '.join(values)}: {cell.read.replace('_', ' ')} in curves.csv"
     return ("median of", of) if table.checkpoints else ("mean of", f"{of}, over the last {table.last} rounds")
