@@ -219,9 +219,19 @@ def test_a_run_that_is_trained_now_is_running(folder):
     target = plan([load_paper(PAPER)]).targets[0]
     assert target.state == "missing"
     Path(".fedrepro/state").mkdir(parents=True)
-    with filelock.FileLock(f"{target.trains.place.state}.lock"):
+    with filelock.FileLock(target.trains.place.lock):
         assert target.state == "running"
     assert target.state == "missing"
+
+
+def test_where_a_run_stands_at_one_budget_says_nothing_about_another(folder):
+    commands.paper(folder)
+    state = plan([load_paper(PAPER)]).targets[0].trains.place.state
+    state.mkdir(parents=True)
+    (state / "round-00000007.checkpoint").write_bytes(b"")
+    for budget, stands in ("paper", "stopped"), ("smoke", "missing"):
+        Path("params.yaml").write_text(f"{PAPER}:\n  budget: {budget}\n")
+        assert plan([load_paper(PAPER)]).targets[0].state == stands
 
 
 # The machine

@@ -44,7 +44,7 @@ def tune(
 
     def train(point: str) -> tuple[Seed, list[Curve]]:
         ended = try_point(spec, study, point, shown, **how).seeds[rule.seed]
-        return ended, record.curves(studied(spec, study, point).place.folder)[rule.seed]
+        return ended, record.curves(studied(spec, study, point).place.folder).get(rule.seed, [])
 
     made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
     entry = search(study, train) | made
