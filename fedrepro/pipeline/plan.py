@@ -139,7 +139,7 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
     needs = _extractor(made, draft.config)
     found = _record(trains) if config and not needs else None
-    cost = costs.recorded(found) if found else known.of(run, draft.config)
+    cost = costs.recorded(found) if found else known.of(run, config or draft.config)
     made.targets.append(Target(paper.name, run, draft.config.method, trains, found is not None, cost))
     if found:
         return
