@@ -33,7 +33,7 @@ def train(
     paper: str | None = None,
     run: str | None = None,
     budget: str | None = None,
-    seeds: Iterable[int] = (0,),
+    seeds: Iterable[int] | None = None,
     precision: str | None = None,
     device: str = "auto",
     out: str | Path | None = None,
@@ -45,14 +45,16 @@ def train(
     """`fedrepro train`: one run, by a method or as a paper plans it. Seeds that are recorded already are kept.
 
     `settings` are those of `--set`, such as lr=0.1 or **{"watch.test_every": 1}. `watch` sees the training after each
-    round. A run of a paper has the paper's seeds unless `seeds` are given. Raises UsageError for what cannot be run.
+    round. Without `seeds` a run of a paper has the paper's, any other seed 0. Raises UsageError for what cannot be run.
     """
-    from fedrepro.training import runs  # torch
+    from fedrepro.pipeline.adopt import adopt  # torch
+    from fedrepro.training import runs
 
-    given = None if paper and tuple(seeds) == (0,) else ",".join(map(str, seeds))
+    given = None if seeds is None else ",".join(map(str, seeds))
     place = Path(out) if out is not None else None
     asked = Request(method, dataset, paper, run, budget, given, _sets(settings), precision, place, False, save_model)
     config, where = resolve(asked)
+    adopt(config, where, say)
     runs.execute(config, where, device=device, watch=watch, say=say, save_model=save_model)
     return chosen.in_folder(where.folder)
 
@@ -66,8 +68,11 @@ def load(name: str | Path) -> Run:
 
 
 def compare(*runs: Run, metrics: Iterable[str] = ()) -> Compared:
-    """`fedrepro compare`: the settings in which runs differ, and their metrics with paired differences to the first."""
-    return comparison.compare(runs, tuple(metrics))
+    """`fedrepro compare`: the settings in which runs differ, and their metrics with paired differences to the first.
+
+    Runs that share a name go by their folders. Raises UsageError where a run is given twice.
+    """
+    return comparison.compare(chosen.distinct(runs), tuple(metrics))
 
 
 def cells(paper: str) -> pd.DataFrame:

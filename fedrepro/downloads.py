@@ -18,7 +18,7 @@ from fedrepro.files import sha256, write_bytes
 FOLDER_VARIABLE = "FEDREPRO_DATA_DIR"
 CACHE = Path("data/cache")
 SILENCE = 5.0  # seconds without an answer from a server before it is given up
-FAILURES = (OSError, EOFError, zlib.error, HTTPException)
+FAILURES = (OSError, EOFError, zlib.error, HTTPException, ValueError)  # ValueError: a malformed address
 
 
 def folder() -> Path:
@@ -66,7 +66,7 @@ def json_of(url: str, what: str, advice: str) -> Any:
     """The JSON that an address answers; UsageError, as of `download`, where it does not."""
     try:
         return json.loads(_answer(url))
-    except (*FAILURES, ValueError) as error:
+    except FAILURES as error:
         raise UsageError(f"{what} could not be downloaded ({url}: {_reason(error)}): {advice}.") from error
 
 

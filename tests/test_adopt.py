@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro import methods
+from fedrepro.errors import Busy
 from fedrepro.pipeline.adopt import adopt
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
@@ -44,6 +45,18 @@ def test_a_seed_with_the_same_settings_is_taken_over_and_the_others_are_trained(
     assert record.curves(HERE.folder)[0] == record.curves(THERE)[0]
     again = runs.execute(RunConfig(**TOY | {"seeds": (1,)}), Place(Path("again")), device="cpu")
     assert found.seeds[1].metrics == again.seeds[1].metrics
+
+
+def test_no_other_process_writes_the_record_meanwhile(once):
+    """One that ended between the look at the record and its writing would lose its seeds."""
+    wanted = RunConfig(**TOY | {"seeds": (0, 1)})
+
+    def other(line):
+        with pytest.raises(Busy):
+            runs.execute(wanted, HERE, device="cpu")
+
+    adopt(wanted, HERE, other)
+    assert list(record.read(HERE.folder).seeds) == [0]
 
 
 @pytest.mark.parametrize("change", [{"rounds": 4}, {"hyper": {"batch": 16, "lr": 0.02}}, {"seeds": (1,)}])

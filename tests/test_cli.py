@@ -312,7 +312,7 @@ def test_report_names_its_files(inside):
     for both in (*([PAPER, option] for option in alone), ["--overview", "--open"], ["--overview", "--single-file"]):
         done = fedrepro("report", *both)
         assert (done.code, done.out) == (2, "")
-        said = "leave PAPER and --overview out with --single-file or --open: the pages are of all papers."
+        said = "give one of PAPER, --overview, and --single-file or --open: the options are of all papers."
         assert done.fault == f"error: {said}"
 
 

@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import math
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,8 +22,10 @@ from fedrepro import data
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.papers.load import load_paper
 from fedrepro.records import record as records
+from fedrepro.records.record import Place
 from fedrepro.results import chosen, evaluate
 from fedrepro.results.compare import compare
+from fedrepro.training import runs
 
 T2, T3 = 4.302652729749464, 3.182446305284263  # Student's t, 97.5%, of 2 and 3 degrees of freedom
 PLAINLY = {key: value for key, value in SGD.items() if key != "optimiser"}  # of methods with that one alone
@@ -325,6 +328,34 @@ def test_a_run_is_trained_loaded_compared_and_followed_in_python(folder):
         python.train(method="fedsgd", lrr=1)
     with pytest.raises(UsageError, match="settings are numbers, words, true or false"):
         python.train(method="fedsgd", lr={1})
+
+
+def test_runs_of_one_name_are_compared_by_their_folders(pair):
+    shutil.copytree("runs/adhoc/b", "other/a")
+    found = python.compare(pair[0], python.load("other/a"))
+    assert found.settings["lr"] == {"runs/adhoc/a": 0.01, "other/a": 0.02}
+    assert row(found, "other/a").difference == pytest.approx(19 / 3, rel=1e-5)
+    with pytest.raises(UsageError, match="runs/adhoc/a is named twice: leave one out"):
+        python.compare(pair[0], pair[0])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "paper", "trained"),
+    [(None, PAPER, [0, 1]), ([0], None, [0]), (iter([1]), None, [1])],
+    ids=["none", "one", "iterator"],
+)
+def test_a_run_of_a_paper_has_its_seeds_unless_others_are_given(folder, seeds, paper, trained):
+    commands.paper(folder)
+    found = python.train(paper=PAPER, run=PLAIN, seeds=seeds).record
+    assert (found.paper, list(found.seeds)) == (paper, trained)
+
+
+def test_seeds_that_the_paper_has_elsewhere_are_taken_over_in_python(folder):
+    commands.paper(folder)
+    own, said = load_paper(PAPER).run(PLAIN), []
+    runs.execute(own, Place(Path(f"studies/{PAPER}/long/one"), PAPER, "one", "long"), device="cpu")
+    python.train(paper=PAPER, run=PLAIN, say=said.append)
+    assert said[0] == f"seeds 0, 1 have these settings in studies/{PAPER}/long/one: taken over"
 
 
 def test_the_cells_of_a_paper_are_those_that_were_evaluated(folder):

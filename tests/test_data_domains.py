@@ -294,8 +294,8 @@ def test_thousands_of_files_are_listed_by_folder_and_every_one_counts(tmp_path, 
     assert after["fingerprint"] != before["fingerprint"]
     path.rename(path.with_name("zzz.jpg"))
     assert data.describe("pacs")["fingerprint"] != after["fingerprint"]
-    files = sources.files_of(sources.SOURCES["pacs"], tmp_path)[:100]
-    assert sources.listed(files) == files
+    files = sources.files.files_of(sources.SOURCES["pacs"], tmp_path)[:100]
+    assert sources.files.listed(files) == files
 
 
 def test_classes_of_folders_are_numbered_by_name_and_domains_written_in_any_way(tmp_path):

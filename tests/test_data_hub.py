@@ -69,6 +69,7 @@ class Hub(BaseHTTPRequestHandler):
     repositories: dict[str, dict[str, bytes]]
     asked: list[str]
     announced: dict[str, str] = {}  # path -> a checksum that is not that of the file
+    newest: object = {"sha": COMMIT}
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
@@ -79,7 +80,7 @@ class Hub(BaseHTTPRequestHandler):
         contents = self.repositories.get(repository, {})
         commit, _, file = rest.partition("/")
         if (kind, verb, rest) == ("datasets", "revision", "main"):
-            self.answer(json.dumps({"id": repository, "sha": COMMIT}).encode())
+            self.answer(json.dumps(self.newest).encode())
         elif commit not in (COMMIT, sources.SOURCES["cinic-10"].revision):
             self.send_error(404)
         elif verb == "tree":
@@ -195,7 +196,7 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused_and_not_locked(served):
     assert not hub.LOCK.exists()
 
 
-@pytest.mark.parametrize("path", ["../../evil.parquet", "data/a b.parquet", "data/évil.parquet", "data/.parquet"])
+@pytest.mark.parametrize("path", ["../../evil.parquet", "data/a b.parquet", "data/évil.parquet", "data/.parquet", 5])
 def test_a_file_of_a_strange_name_is_refused(served, path):
     served("pacs", {path: made("pacs")["data/train-00000-of-00002.parquet"]})
     done = fedrepro("data", "fetch", "pacs")
@@ -222,6 +223,33 @@ def test_a_hub_that_is_not_there_is_one_sentence(served, monkeypatch):
         "the list of the files of pacs could not be downloaded (http://127.0.0.1:9/api/datasets/flwrlabs/pacs" in fault
     )
     assert "set FEDREPRO_DATA_DIR to a folder that holds pacs" in fault
+
+
+@pytest.mark.parametrize("newest", [[], None, COMMIT, {}, {"sha": 1}, {"sha": "main"}])
+def test_a_hub_that_answers_something_else_is_one_sentence(served, newest):
+    served("pacs", made("pacs")).newest = newest
+    assert "flwrlabs/pacs names no commit as its newest revision" in fedrepro("data", "fetch", "pacs").fault
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("hf-mirror.com", "HF_ENDPOINT is 'hf-mirror.com': write it with https:// in front, or unset it."),
+        ("http://[hub", "could not be downloaded (http://[hub/"),
+        ("http://a..b", "could not be downloaded (http://a..b/"),
+    ],
+)
+@pytest.mark.parametrize("locked", [False, True])
+def test_an_address_of_the_users_own_that_is_none_is_one_sentence(served, monkeypatch, address, said, locked):
+    served("pacs", made("pacs"))
+    if locked:
+        hub.LOCK.parent.mkdir()
+        file = ["0" * 64, 1, "data/a.parquet"]
+        lock = {"repository": "flwrlabs/pacs", "revision": COMMIT, "files": [file]}
+        hub.LOCK.write_text(json.dumps({"pacs": lock}))
+    monkeypatch.setenv(hub.ADDRESS_VARIABLE, address)
+    done = fedrepro("data", "fetch", "pacs")
+    assert (done.code, said in done.fault) == (2, True), done.fault
 
 
 def test_a_damaged_lock_and_one_of_another_repository_are_refused(served):

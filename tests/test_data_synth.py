@@ -302,6 +302,8 @@ def test_caption():
     assert sheet.caption(facts) == "30,000 rows, label noise 25.2%, colour agreement 79.7%"
     facts = {"rows": 5, "labels": "3: 2, 7: 3", "fg": "#ff8040", "degrees": 25 / 3}
     assert sheet.caption(facts) == "5 rows, labels (3: 2, 7: 3), fg (#ff8040), 8.333 degrees"
+    facts = {"of": [1, "b"], "own": {"a": None}, "new": True}
+    assert sheet.caption(facts) == 'of ([1, "b"]), own ({"a": null}), new (true)'
 
 
 def test_a_sheet_of_many_clients_shows_the_first_and_says_so(tmp_path, monkeypatch):

@@ -110,6 +110,28 @@ def test_it_is_listed_shown_drawn_and_trained_on(install):
     assert record["data"]["facts"]["0"]["clients"] == [{"rows": 5}] * 3
 
 
+POINTS = "x, tests, facts = torch.rand(n * rows, {}), {{}}, {{'clients': [{{}}] * n}}"
+
+
+@pytest.mark.parametrize(
+    ("change", "shape"),
+    [
+        ("facts['clients'] = [{'a': [1], 'b': {'c': None}, 'd': None, 'e': True, 6: 7}] * n", (1, 28, 28)),
+        ("tests, facts = {'new': (x[:4], y[:4])}, facts | {'new': {}}", (1, 28, 28)),
+        (POINTS.format(1), (1,)),
+        (POINTS.format(2), (2,)),
+        (POINTS.format(3), (3,)),
+        ("x = x[:, 0]; tests = {'test': (x[:4], y[:4])}", (28, 28)),
+        ("x = x[:, 0, 0]; tests = {'test': (x[:4], y[:4])}", (28,)),
+    ],
+    ids=["facts", "tests", "line", "plane", "space", "flat", "row"],
+)
+def test_a_sheet_of_any_dataset_can_be_drawn(install, change, shape):
+    install(good(change, row=dataset(f"{{'shape': {shape}}}")))
+    done = fedrepro("data", "show", "hers")
+    assert done.code == 0, done.err
+
+
 def test_its_files_are_in_the_record_and_a_change_trains_again(install):
     install(good(row="Dataset(build, source=Source(name='herself', **OWN), shape=(1, 28, 28))"))
     assert "has no hers" not in fedrepro("show", "datasets").out

@@ -59,7 +59,7 @@ def test_a_saved_model_is_what_predicts_and_has_the_metrics_of_the_record(method
     record = execute(config(method, dataset, hyper, **({"rounds": 7} | settings)))
     assert {".".join(name.split(".")[:2]) for name in saved()} == parts
     assert list(record.models) == [0, 1]
-    found = models.evaluated(RUN, records.read(RUN), None, {}, CPU)
+    found = models.evaluated(RUN, records.read(RUN), dataset, {}, CPU)
     assert found == {seed: each.metrics for seed, each in record.seeds.items()}
     if "stop" in settings:
         assert [(each.status, each.rounds) for each in record.seeds.values()] == [("stopped", 4), ("stopped", 8)]
@@ -159,14 +159,14 @@ def test_a_seed_that_diverged_has_no_model():
     record = execute(config(hyper=SGD | {"lr": 1e30}))
     assert ({each.status for each in record.seeds.values()}, record.models) == ({"diverged"}, {})
     with pytest.raises(UsageError, match="has no saved model: train the run again with --save-model"):
-        models.evaluated(RUN, record, None, {}, CPU)
+        models.evaluated(RUN, record, "digits", {}, CPU)
 
 
 def test_a_model_that_does_not_fit_its_method_is_refused():
     record = execute(config(seeds=(0,)))
     other = record.model_copy(update={"config": config(hyper=SGD | {"hidden": 9}, seeds=(0,))})
     with pytest.raises(FedreproError, match=r"server\.params\.fc1\.bias, which the method does not have"):
-        models.evaluated(RUN, other, None, {}, CPU)
+        models.evaluated(RUN, other, "digits", {}, CPU)
 
 
 # The commands
@@ -202,6 +202,15 @@ def test_another_dataset_is_tested_with_its_settings_or_refused(folder):
     assert fedrepro("test", "here", "--dataset", "digit").fault == (
         "error: unknown dataset 'digit': did you mean 'digits'?"
     )
+
+
+@pytest.mark.parametrize("options", [("--set", "label_noise=0.25"), ("--dataset", "digits"), ("--set", "p_test=0.5")])
+def test_its_own_dataset_keeps_the_settings_that_it_was_trained_with(folder, options):
+    """Label noise is 0.25 without a setting."""
+    given = ("--set", "p_test=0.5", "--set", "classes=10", "--save-model", "--out", "here")
+    fedrepro("train", "--method", "fedsgd", *SMALL, *given)
+    found = [json.loads(fedrepro("test", "here", *more, "--json").out)["seeds"] for more in ((), options)]
+    assert found[0] == found[1]
 
 
 def test_other_classes_are_refused(folder):

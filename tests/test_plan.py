@@ -88,6 +88,9 @@ def test_runs_of_which_nothing_is_known_come_before_the_others():
         ({"rounds": 100}, 2),
         ({"seeds": (7,)}, 1 / 3),
         ({"hyper": {"epochs": 5}}, 5),
+        ({"hyper": {"epochs": 5, "steps": 0}}, 5),
+        ({"hyper": {"epochs": 5, "steps": 3}}, 3),
+        ({"hyper": {"steps": 0}}, 1),
         ({"method": "fedprox"}, 1),
         ({"dataset": "fmnist"}, None),
         ({"hyper": {"net": "cnn"}}, None),
@@ -96,7 +99,7 @@ def test_runs_of_which_nothing_is_known_come_before_the_others():
 )
 def test_seconds_are_scaled_from_runs_on_the_same_data_and_network(change, times):
     config = RunConfig(method="fedavg", dataset="mnist", hyper={"epochs": 1}, rounds=50, seeds=(0, 1, 2))
-    known = costs.Costs(None, [costs.Sample("a", config, costs.Cost(60.0, 500))])
+    known = costs.Costs(None, [costs.Sample("a", config, 150, costs.Cost(60.0, 500))])
     found = known.of("b", config.model_copy(update=change))
     assert found == ((None, 0) if times is None else (pytest.approx(60 * times), 500))
 
@@ -104,11 +107,19 @@ def test_seconds_are_scaled_from_runs_on_the_same_data_and_network(change, times
 def test_a_run_of_its_own_counts_more_than_its_method_and_that_more_than_another():
     config = RunConfig(method="fedavg", dataset="mnist", rounds=50)
     other = config.model_copy(update={"method": "fedsgd"})
-    samples = [costs.Sample(name, each, costs.Cost(s)) for name, each, s in (("a", other, 1), ("b", config, 4))]
+    samples = [costs.Sample(name, each, 50, costs.Cost(s)) for name, each, s in (("a", other, 1), ("b", config, 4))]
     assert costs.Costs(None, samples).of("c", config).seconds == 4
-    known = costs.Costs(None, [*samples, costs.Sample("c", config, costs.Cost(9))])
+    known = costs.Costs(None, [*samples, costs.Sample("c", config, 50, costs.Cost(9))])
     assert known.of("c", config).seconds == 9
     assert known.of("d", config.model_copy(update={"method": "afl"})).seconds == pytest.approx(14 / 3)
+
+
+def test_seconds_are_those_of_the_rounds_that_were_played():
+    """A run that ended early says how long its own settings take, and of others how long a round does."""
+    config = RunConfig(method="fedavg", dataset="mnist", hyper={"steps": 0}, rounds=50)
+    known = costs.Costs(None, [costs.Sample("a", config, 10, costs.Cost(4.0))])
+    longer = config.model_copy(update={"rounds": 100})
+    assert [known.of(*each).seconds for each in (("a", config), ("b", config), ("a", longer))] == [4, 20, 40]
 
 
 # Which runs, and where
@@ -219,9 +230,19 @@ def test_a_run_that_is_trained_now_is_running(folder):
     target = plan([load_paper(PAPER)]).targets[0]
     assert target.state == "missing"
     Path(".fedrepro/state").mkdir(parents=True)
-    with filelock.FileLock(f"{target.trains.place.state}.lock"):
+    with filelock.FileLock(target.trains.place.lock):
         assert target.state == "running"
     assert target.state == "missing"
+
+
+def test_where_a_run_stands_at_one_budget_says_nothing_about_another(folder):
+    commands.paper(folder)
+    state = plan([load_paper(PAPER)]).targets[0].trains.place.state
+    state.mkdir(parents=True)
+    (state / "round-00000007.checkpoint").write_bytes(b"")
+    for budget, stands in ("paper", "stopped"), ("smoke", "missing"):
+        Path("params.yaml").write_text(f"{PAPER}:\n  budget: {budget}\n")
+        assert plan([load_paper(PAPER)]).targets[0].state == stands
 
 
 # The machine

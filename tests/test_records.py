@@ -5,11 +5,13 @@ from pathlib import Path
 
 import commands
 import pytest
+import recorded
 from commands import PAPER, PLAIN, fedrepro
 
 from fedrepro.errors import FedreproError
 from fedrepro.files import sealed, sha256, unsealed
 from fedrepro.records import paths, record
+from fedrepro.results import again
 
 RUN = paths.run(PAPER, "fedsgd", PLAIN)
 SPEC = commands.SPEC.replace('    { dataset = ["Digits"], type = ["parallel"], method = ["F-IRM"] },\n', "")
@@ -219,6 +221,13 @@ def test_a_record_that_another_machine_does_not_explain_has_exit_code_3():
     assert done.code == 3
     assert "further" in done.out
     assert done.err.splitlines()[-1].startswith("error: test_accuracy of seed 1 is")
+
+
+@pytest.mark.parametrize("accuracies", [({0: 0.5, 1: None}, {0: 0.5, 1: 0.5}), ({0: 0.5, 1: 0.5}, {0: 0.5, 1: None})])
+def test_a_seed_that_diverged_in_one_of_the_two_is_far_away_in_each_metric(accuracies):
+    one, other = (recorded.run(name, each) for name, each in zip("ab", accuracies, strict=True))
+    found = again.pairs(one, other.record)
+    assert [(pair.seed, pair.within) for pair in found] == [(0, True)] * 3 + [(1, False)] * 3
 
 
 def test_there_must_be_a_record_to_compare_with():

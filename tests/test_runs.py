@@ -139,6 +139,15 @@ def test_a_diverged_seed_is_recorded_and_not_trained_again(trained):
     assert trained == [(0,)]
 
 
+def test_a_seed_that_diverged_before_its_curve_had_a_point_is_kept(trained):
+    """Its test is not finite in a round in which training accuracy is not watched."""
+    wanted = config(hyper={"lr": 1e30}, watch={"samples": 100, "train_every": 5, "test_every": 1})
+    record = execute(wanted)
+    assert (record["seeds"]["0"]["status"], lines()) == ("diverged", [])
+    execute(wanted)
+    assert trained == [(0,)]
+
+
 # What is kept
 
 
@@ -417,6 +426,19 @@ def test_checkpoints_come_when_they_are_due_and_rarely_where_they_are_slow(monke
     monkeypatch.setattr(Checkpoints, "save", save)
     execute(config(rounds=12), watch=play, every=25)
     assert saved == expected
+
+
+def test_a_run_at_another_budget_leaves_the_checkpoints_alone():
+    def stop(training):
+        if training.round == 4:
+            raise KeyboardInterrupt
+
+    long, said = Place(RUN, "toy", "one", "long"), []
+    with pytest.raises(KeyboardInterrupt):
+        runs.execute(config(), long, device="cpu", watch=stop, every=0)
+    runs.execute(config(rounds=2), Place(RUN, "toy", "one", "short"), device="cpu")
+    runs.execute(config(), long, device="cpu", say=said.append)
+    assert said[-1] == "resumed after round 3"
 
 
 # Checkpoints of a training

@@ -6,6 +6,7 @@ import made
 import pytest
 
 from fedrepro.papers.load import load_paper
+from fedrepro.records.config import RunConfig
 from fedrepro.report import brief, layout, plots
 from fedrepro.report.page import provenance
 from fedrepro.results.cells import with_readings
@@ -223,4 +224,15 @@ def test_a_paper_with_two_printed_accuracies_of_one_run_is_refused(toy):
 
 def test_the_page_says_that_what_a_run_ended_with_is_not_what_its_table_has(toy):
     facts = dict(provenance.runs(toy)[0][f"{made.NAME}/{RUNS[0]}"]["facts"])
-    assert facts["stopping rule"].startswith("none in training: ")
+    assert facts["stopping rule"] == (
+        "none in training. A table reports the round in which its own threshold is crossed; the list below has the "
+        "last round of each seed."
+    )
+
+
+@pytest.mark.parametrize("watch", [{}, {"crossings": {}}])
+def test_the_page_has_the_rule_by_which_a_run_stopped(watch):
+    rule = {"threshold": 0.6, "warm_start": 20, "margin": 0.05}
+    config = RunConfig(method="f-irm", dataset="digits", rounds=50, stop=rule, watch=watch)
+    said = "training accuracy below 60.00%, after 20 rounds and once above 65.00%"
+    assert provenance._stop(config) == said

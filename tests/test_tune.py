@@ -449,8 +449,10 @@ def test_an_interrupted_search_goes_on(searched, monkeypatch):
     assert find("digits-plain")[1] == entry
 
 
-def test_a_point_that_diverges_loses(searched):
-    searched.write_text(SEARCH.replace("[1e-5, 0.05, 0.01]", "[1e30, 0.01]"))
+@pytest.mark.parametrize("every", ["", ", train_every = 2, test_every = 1"], ids=["", "before its first point"])
+def test_a_point_that_diverges_loses(searched, every):
+    watch = SEARCH.replace("samples = 100", f"samples = 100{every}").replace("last = 2", "last = 1")
+    searched.write_text(watch.replace("[1e-5, 0.05, 0.01]", "[1e30, 0.01]"))
     _, entry, _ = find("digits-plain")
     assert entry["scores"]["lr-1e+30"] is None
     assert entry["chosen"] == {"lr": 0.01}

@@ -179,7 +179,7 @@ def report(
     from fedrepro.report import write
 
     if sum((paper is not None, overview, single or show)) > 1:
-        raise UsageError("leave PAPER and --overview out with --single-file or --open: the pages are of all papers.")
+        raise UsageError("give one of PAPER, --overview, and --single-file or --open: the options are of all papers.")
     only = write.overview if overview else write.single if single else None
     made = write.render_all() if paper is None else write.render(*papers(paper))
     for path in [only(papers())] if only else made:

@@ -49,8 +49,9 @@ def evaluate_again(
 ) -> None:
     """Evaluate the saved models of a run again, on the run's own dataset or on another one.
 
-    The run must have been trained with `--save-model`. On its own dataset the metrics are those of its record. Another
-    dataset, or another setting of it by `--set`, must have the same shape of inputs and the same number of classes.
+    The run must have been trained with `--save-model`. On its own dataset the metrics are those of its record; what
+    `--set` does not change there is as it was in training. Another dataset, or another setting, must have the same
+    shape of inputs and the same number of classes.
     """
     from fedrepro.cli import runs
     from fedrepro.files import json_text
@@ -59,13 +60,12 @@ def evaluate_again(
     from fedrepro.training import models
     from fedrepro.training.runs import resolve
 
-    on, params = resolve(device), {} if dataset is None else request.parameters(dataset, sets or ())
-    run = chosen.run(record)
-    if sets and dataset is None:
-        dataset = run.config.dataset
-        params = request.parameters(dataset, sets)
-    found = models.evaluated(run.folder, run.record, dataset, params, on)
+    on, run = resolve(device), chosen.run(record)
     tested = dataset or run.config.dataset
+    params = request.parameters(tested, sets or ())
+    if tested == run.config.dataset:
+        params = run.config.data | params
+    found = models.evaluated(run.folder, run.record, tested, params, on)
     if as_json:
         seeds = {str(seed): metrics for seed, metrics in found.items()}
         typer.echo(json_text({"format": 1, "run": run.name, "dataset": tested, "seeds": seeds}), nl=False)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,7 +66,8 @@ def show(name: str, out: Path, seed: int = 0, params: dict | None = None, mark: 
 def _images(name: str, seed: int, federation: Federation) -> Figure:
     x, y = federation.x.split(federation.sizes), federation.y.split(federation.sizes)
     facts, count = federation.facts, min(len(y), CLIENTS)
-    tested = federation.groups.get("ood", ("test",)) if federation.tests else ()
+    usual = ("test",) if "test" in federation.tests else tuple(federation.tests)  # a plugin may have others
+    tested = federation.groups.get("ood", usual)
     look = FEW if all(map(_few, y[:count])) else MANY
     shown = [(f"client {k + 1}", facts["clients"][k], x[k], y[k]) for k in range(count)]
     shown += [("test client", facts[test], *federation.tests[test]) for test in tested]
@@ -73,6 +76,7 @@ def _images(name: str, seed: int, federation: Federation) -> Figure:
         images, had = sample(images, had, look)
         if federation.augment and k < count:
             images = federation.augment(images, torch_stream(seed, 0, k, "augment"))
+        images = images.reshape(len(images), -1, *(1, *images.shape[1:])[-2:])  # rows of fewer axes have one channel
         labels = had.unique().tolist()
         pixels = mosaic(images, had, labels, look if _few(had) else replace(look, rows=1))
         panels.append((textwrap.fill(f"{who}: {caption(measured)}", look.letters), pixels, labels))
@@ -96,7 +100,7 @@ def _arranged(title: str, panels: Sequence[tuple[str, np.ndarray, list[int]]], b
 
 
 def _points(name: str, seed: int, federation: Federation) -> Figure:
-    """Points of the plane as dots, some of each client; those of a line as histograms of all."""
+    """Points by two coordinates as dots, some of each client; those of a line as histograms of all."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     figure.suptitle(f"{name}, seed {seed}: {len(federation.sizes)} clients", fontsize=10)
     axis = figure.subplots()
@@ -105,7 +109,7 @@ def _points(name: str, seed: int, federation: Federation) -> Figure:
         if points.shape[1] == 1:
             axis.hist(points[:, 0].numpy(), bins=BINS, alpha=0.7, label=label)
         else:
-            axis.scatter(*points[:: len(points) // DOTS].T.numpy(), s=4, label=label)
+            axis.scatter(*points[:: max(len(points) // DOTS, 1), :2].T.numpy(), s=4, label=label)
             axis.set_aspect("equal", adjustable="datalim")
     figure.legend(loc="outside lower left", fontsize=7)
     return figure
@@ -123,13 +127,13 @@ def sample(x: Tensor, y: Tensor, look: Look = FEW) -> tuple[Tensor, Tensor]:
 
 
 def caption(facts: dict) -> str:
-    """The facts of one client in words: counts as they are, fractions as percentages, lists in brackets."""
-    return ", ".join(_worded(key.replace("_", " "), value) for key, value in facts.items())
+    """The facts of one client in words: counts as they are, fractions as percentages, other values in brackets."""
+    return ", ".join(_worded(str(key).replace("_", " "), value) for key, value in facts.items())
 
 
-def _worded(what: str, value: float | str) -> str:
-    if isinstance(value, str):
-        return f"{what} ({value})"
+def _worded(what: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):  # a plugin's facts may be any JSON
+        return f"{what} ({value if isinstance(value, str) else json.dumps(value)})"
     if what == "degrees":
         return f"{value:.4g} {what}"
     return f"{what} {value:.1%}" if isinstance(value, float) else f"{value:,} {what}"

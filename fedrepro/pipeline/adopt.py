@@ -21,15 +21,15 @@ def adopt(config: RunConfig, place: Place, say: Callable[[str], None]) -> None:
     if place.paper is None or samples(config):
         return
     wanted = identity(config)
-    found = runs.kept(place, config, wanted)
-    lacking = set(config.seeds) - found.keys()
-    for other in _others(place, wanted) if lacking else ():
-        theirs = runs.kept(other, config, wanted)
-        if new := sorted(theirs.keys() & lacking - found.keys()):
-            found |= {seed: theirs[seed] for seed in new}
-            say(f"seeds {', '.join(map(str, new))} have these settings in {other.folder}: taken over")
-    if lacking & found.keys():
-        with runs.locked(place):
+    with runs.locked(place):
+        found = runs.kept(place, config, wanted)
+        lacking = set(config.seeds) - found.keys()
+        for other in _others(place, wanted) if lacking else ():
+            theirs = runs.kept(other, config, wanted)
+            if new := sorted(theirs.keys() & lacking - found.keys()):
+                found |= {seed: theirs[seed] for seed in new}
+                say(f"seeds {', '.join(map(str, new))} have these settings in {other.folder}: taken over")
+        if lacking & found.keys():
             runs.write(config, place, wanted, found)
 
 

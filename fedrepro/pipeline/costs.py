@@ -26,10 +26,11 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """A recorded run as a measure of others: what it was, and what it took."""
+    """A recorded run as a measure of others: what it was, the rounds that its seeds played together, what it took."""
 
     run: str | None
     config: RunConfig
+    rounds: int
     cost: Cost
 
 
@@ -48,21 +49,30 @@ class Costs:
     def of(self, run: str | None, config: RunConfig) -> Cost:
         """The estimate for a run: by its own record, even a stale one, else by those of its method, else by all.
 
-        Only records on the same data and network count. Seconds are scaled by rounds, seeds and local work; what else
-        changes the time of a step (batches, precision, a stopping rule) is not.
+        Its own record with the same settings gives what that took. Of others only those on the same data and network
+        count. Their seconds for each round played are scaled by rounds, seeds and local work; batches and precision,
+        which change the time of a step, and a stopping rule, which changes the rounds, are not looked at.
         """
         kind = _kind(config)
+        for each in self._known:
+            if (each.run, each.config) == (run, config):
+                return each.cost
         for key in ((kind, "run", run), (kind, "method", config.method), (kind,)):
             if rates := self._rates.get(key):
-                return Cost(rates[0] * _work(config), rates[1])
+                rounds = config.rounds * len(config.seeds)
+                return Cost(rates[0] * rounds * _steps(config), rates[1])
         return Cost()
+
+    @cached_property
+    def _known(self) -> list[Sample]:
+        return [*self.samples, *(_samples(self.paper) if self.paper else ())]
 
     @cached_property
     def _rates(self) -> dict[tuple, tuple[float, int]]:
         """The mean seconds of a piece of work and the most memory: of a kind, by run, by method, and of all."""
         found: dict[tuple, list[tuple[float, int]]] = {}
-        for each in (*self.samples, *(_samples(self.paper) if self.paper else ())):
-            kind, rate = _kind(each.config), each.cost.seconds / _work(each.config)
+        for each in self._known:
+            kind, rate = _kind(each.config), each.cost.seconds / (each.rounds * _steps(each.config))
             for key in ((kind, "run", each.run), (kind, "method", each.config.method), (kind,)):
                 found.setdefault(key, []).append((rate, each.cost.memory))
         return {key: (fmean(rate for rate, _ in own), max(most for _, most in own)) for key, own in found.items()}
@@ -75,7 +85,8 @@ def _samples(paper: Paper) -> Iterator[Sample]:
                 found = record.read(path.parent)
             except FedreproError:
                 continue
-            yield Sample(found.run, found.config, recorded(found))
+            rounds = sum(seed.rounds for seed in found.seeds.values())
+            yield Sample(found.run, found.config, rounds, recorded(found))
 
 
 def _kind(config: RunConfig) -> str:
@@ -83,10 +94,10 @@ def _kind(config: RunConfig) -> str:
     return json.dumps([config.dataset, config.data, config.hyper.get("net")], sort_keys=True)
 
 
-def _work(config: RunConfig) -> float:
-    """The size of a run: rounds of all seeds, times what a client does in one."""
-    steps = [value for key in ("epochs", "steps") if isinstance(value := config.hyper.get(key), int | float)]
-    return config.rounds * len(config.seeds) * (steps[0] if steps else 1)
+def _steps(config: RunConfig) -> float:
+    """The work of a client in a round: its steps, 0 of which are none, else its epochs, else 1."""
+    given = (config.hyper.get(key) for key in ("steps", "epochs"))
+    return next((value for value in given if isinstance(value, int | float) and value > 0), 1)
 
 
 def total(costs: Iterable[Cost]) -> tuple[float, int]:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from fedrepro.data import manifests
 from fedrepro.errors import Busy
-from fedrepro.judges import extractors, networks
+from fedrepro.judges import networks
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline import tune
 from fedrepro.pipeline.adopt import adopt
@@ -59,10 +59,10 @@ def _perform(job: Job, device: str, display: Display) -> None:
     shown = lambda title: contextlib.nullcontext(display)  # noqa: E731
     match job.kind, job.of:
         case "fetch", (source,):
-            with runs.locked(Place(manifests.FOLDER, job.kind, source)):
+            with runs.locked(job.place):
                 manifests.fetch(source)
         case "extractor", (name,):
-            with runs.locked(Place(extractors.FOLDER, job.kind, name)):
+            with runs.locked(job.place):
                 networks.make(name, display.say)
         case "point", (paper, run, point):
             tune.point(paper, run, point, shown, budget=job.budget, device=device)

@@ -101,7 +101,7 @@ class Driver:
         for job in [*self.waiting.values()]:
             if job.needs & self.lost:
                 self._end(Work(job, ended="left", why="what it needs failed"))
-            if not job.needs <= self.done or held(job.lock):
+            if not job.needs <= self.done or held(job.place.lock):
                 continue
             if not fits(job, (work.job for work in self.running.values()), self.free):
                 continue

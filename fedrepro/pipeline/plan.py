@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from fedrepro import data
 from fedrepro.errors import UsageError
@@ -52,11 +51,11 @@ class Job:
         return " ".join(self.of if self.kind in ("point", "run") else (self.kind, *self.of))
 
     @property
-    def lock(self) -> Path:
-        """The lock that its process holds."""
+    def place(self) -> Place:
+        """The place that its process locks: that of its run, else one with the job's own name."""
         if self.trains:
-            return Path(f"{self.trains.place.state}.lock")
-        return paths.STATE / f"{'--'.join(filter(None, (self.kind, *self.of, self.budget)))}.lock"
+            return self.trains.place
+        return Place(paths.STATE, self.kind, "--".join(self.of), self.budget or "")
 
     @property
     def done(self) -> bool:
@@ -84,12 +83,12 @@ class Target:
     @property
     def state(self) -> str:
         """Where it stands: "recorded", "running", "stopped" (it has a checkpoint) or "missing"."""
-        state = self.trains.place.state
+        place = self.trains.place
         if self.recorded:
             return "recorded"
-        if held(Path(f"{state}.lock")):
+        if held(place.lock):
             return "running"
-        return "stopped" if any(state.glob("round-*.checkpoint")) else "missing"
+        return "stopped" if any(place.state.glob("round-*.checkpoint")) else "missing"
 
 
 @dataclass
@@ -140,7 +139,7 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
     needs = _extractor(made, draft.config)
     found = _record(trains) if config and not needs else None
-    cost = costs.recorded(found) if found else known.of(run, draft.config)
+    cost = costs.recorded(found) if found else known.of(run, config or draft.config)
     made.targets.append(Target(paper.name, run, draft.config.method, trains, found is not None, cost))
     if found:
         return

@@ -28,9 +28,7 @@ Shown = Callable[[str], AbstractContextManager[Any]]  # title -> a display for a
 Train = Callable[[str], tuple[Seed, list[Curve]]]  # point -> how its training ended, and its curve
 
 
-def tune(
-    paper: str, run: str, shown: Shown, root: Path = Path("."), budget: str | None = None, **how
-) -> tuple[str, dict]:
+def tune(paper: str, run: str, shown: Shown, budget: str | None = None, **how) -> tuple[str, dict]:
     """Train the study of a run and enter what it finds in papers/<paper>/tuned.json; `how` as in `runs.execute`.
 
     Returns the name of the study, and the entry. Records and curves are kept in studies/<paper>/<run>/,
@@ -38,13 +36,13 @@ def tune(
     not looked at. Raises UsageError where the run needs no tuning or the search's metric is not watched, FedreproError
     where all of its points diverge.
     """
-    spec = load_paper(paper, root).at(budget)
+    spec = load_paper(paper).at(budget)
     study = spec.study(run)
     rule = study.rule
 
     def train(point: str) -> tuple[Seed, list[Curve]]:
         ended = try_point(spec, study, point, shown, **how).seeds[rule.seed]
-        return ended, record.curves(studied(spec, study, point).place.folder)[rule.seed]
+        return ended, record.curves(studied(spec, study, point).place.folder).get(rule.seed, [])
 
     made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
     entry = search(study, train) | made
@@ -52,11 +50,9 @@ def tune(
     return study.name, entry
 
 
-def point(
-    paper: str, run: str, point: str, shown: Shown, root: Path = Path("."), budget: str | None = None, **how
-) -> Record:
+def point(paper: str, run: str, point: str, shown: Shown, budget: str | None = None, **how) -> Record:
     """Train one point of a run's search, and enter nothing; UsageError with the closest name where it has none such."""
-    spec = load_paper(paper, root).at(budget)
+    spec = load_paper(paper).at(budget)
     study = spec.study(run)
     if point not in study.points:
         raise unknown(f"point of the search of {study.name}", point, study.points)

@@ -8,7 +8,6 @@ PARAMS = Path("params.yaml")  # the budget in use of each paper
 STATE = Path(".fedrepro/state")  # checkpoints and locks of the runs that are being trained
 ADHOC = Path("runs/adhoc")  # runs that no paper plans
 MANIFESTS = Path("data/manifests")
-EXTRACTORS = Path("data/extractors")
 HUB_LOCK = Path("data/hub.lock")  # what was fetched from Hugging Face
 PAGE = Path("reports/index.html")
 SINGLE = Path("reports/fedrepro.html")  # all pages in one file, to send

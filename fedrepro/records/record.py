@@ -119,11 +119,6 @@ class Record(Strict):
             raise ValueError("config, data.facts and seeds have different seeds")
         return self
 
-    @property
-    def origin(self) -> tuple[str, str]:
-        """The budget, and what stands in for the paper's data: empty where it is the paper's own."""
-        return self.budget, self.data.substitute or ""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -138,8 +133,13 @@ class Place:
     def state(self) -> Path:
         """The folder of the run's checkpoints, outside everything that a pipeline removes."""
         if self.paper:
-            return STATE / f"{self.paper}--{self.run}"
+            return STATE / "--".join(filter(None, (self.paper, self.run, self.budget)))
         return STATE / sha256(str(self.folder.resolve()))[:16]
+
+    @property
+    def lock(self) -> Path:
+        """The lock that a process holds while it trains the run."""
+        return Path(f"{self.state}.lock")
 
 
 def path(folder: Path) -> Path:

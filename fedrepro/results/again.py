@@ -46,7 +46,7 @@ def pairs(run: Run, again: Record) -> list[Pair]:
         ours, theirs = run.record.seeds[seed].metrics, again.seeds[seed].metrics
         for metric in dict.fromkeys(chain(ours, theirs)):
             old, new = ours.get(metric, float("inf")), theirs.get(metric, float("inf"))
-            allowed = points if metric.endswith("accuracy") else share * abs(old)
+            allowed = points if metric.endswith("accuracy") else share * abs(ours.get(metric, 0.0))
             found.append(Pair(seed, metric, old, new, allowed))
     return found
 

@@ -44,7 +44,11 @@ def in_folder(folder: Path) -> Run:
 
 def runs(texts: Sequence[str]) -> list[Run]:
     """Several runs, each with a name of its own. UsageError where one is named twice."""
-    found = [run(text) for text in texts]
+    return distinct([run(text) for text in texts])
+
+
+def distinct(found: Sequence[Run]) -> list[Run]:
+    """Runs with a name each: those that share theirs get that of their folder. UsageError where one is there twice."""
     folders = [each.folder.resolve() for each in found]
     if twice := [str(each.folder) for each in found if folders.count(each.folder.resolve()) > 1]:
         raise UsageError(f"{twice[0]} is named twice: leave one out.")

@@ -70,17 +70,17 @@ def saved(folder: Path, found: Record) -> list[int]:
     return sorted(found.models)
 
 
-def evaluated(folder: Path, found: Record, dataset: str | None, params: dict, device: torch.device) -> dict[int, dict]:
-    """Seed -> the final metrics of its saved model, on the record's own dataset, or on another one with `params`.
+def evaluated(folder: Path, found: Record, dataset: str, params: dict, device: torch.device) -> dict[int, dict]:
+    """Seed -> the final metrics of its saved model on a dataset with settings, which may be those of its training.
 
-    On its own dataset they are those of the record. UsageError for a record without models, and for a dataset whose
+    On these they are those of the record. UsageError for a record without models, and for a dataset whose
     inputs have another shape, or whose classes are more or fewer.
     """
     config, results = found.config, {}
-    other = config if dataset is None else config.model_copy(update={"dataset": dataset, "data": params})
+    other = config.model_copy(update={"dataset": dataset, "data": params})
     for seed in saved(folder, found):
         own = data.load(config.dataset, seed, config.data)
-        asked = own if dataset is None else data.load(dataset, seed, params)
+        asked = own if other == config else data.load(dataset, seed, params)
         _fits(config, own, other, asked)
         method = methods.build(config.method, Task(tuple(own.x.shape[1:]), own.classes, own.sizes), config.hyper)
         state = restored(record.model(folder, seed), method, seed, own.sizes)

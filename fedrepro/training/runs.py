@@ -141,7 +141,7 @@ def probe(place: Place) -> None:
 @contextlib.contextmanager
 def locked(place: Place) -> Iterator[None]:
     """Hold the run's lock; the system frees it when the process ends, however it ends."""
-    lock = filelock.FileLock(f"{place.state}.lock", timeout=0)
+    lock = filelock.FileLock(place.lock, timeout=0)
     try:
         place.state.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
@@ -203,7 +203,7 @@ def kept(place: Place, config: RunConfig, wanted: Identity, models: bool = False
     saved = {seed: record.model(place.folder, seed).read_bytes() for seed in found.models}
     facts = found.data.facts
     return {
-        seed: Trained(found.seeds[seed], curves[seed], facts[str(seed)], model=saved.get(seed))
+        seed: Trained(found.seeds[seed], curves.get(seed, []), facts[str(seed)], model=saved.get(seed))
         for seed in sorted(seeds)
     }
 

@@ -17,13 +17,13 @@ import numpy as np
 from fedrepro import downloads, plugins
 from fedrepro.data.sources import files, hub
 from fedrepro.data.sources.catalogue import SOURCES, File, Raw, Source
-from fedrepro.data.sources.files import digests, files_of, fingerprint, held, listed, missing
+from fedrepro.data.sources.files import digests, fingerprint, held, missing
 from fedrepro.downloads import CACHE, FOLDER_VARIABLE, folder, lent
 from fedrepro.errors import FedreproError, UsageError
 
 __all__ = [
-    "CACHE", "FOLDER_VARIABLE", "SOURCES", "File", "Raw", "Source", "digests", "fetch", "files_of", "fingerprint",
-    "folder", "held", "lent", "listed", "missing", "raw", "read",
+    "CACHE", "FOLDER_VARIABLE", "SOURCES", "File", "Raw", "Source", "digests", "fetch", "fingerprint", "folder", "held",
+    "lent", "missing", "raw", "read",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedrepro import downloads, files
 from fedrepro.data.sources.catalogue import File, Source
 from fedrepro.data.sources.files import check, elsewhere
-from fedrepro.errors import UsageError
+from fedrepro.errors import UsageError, short
 from fedrepro.records.config import Strict, first_fault
 from fedrepro.records.paths import HUB_LOCK as LOCK
 
@@ -58,7 +58,10 @@ def fetch(source: Source, root: Path) -> None:
 def _listed(source: Source, advice: str) -> Locked:
     """The parquet files of a repository at the source's revision, or at the newest one."""
     api, what = f"{_address()}/api/datasets/{source.hub}", f"the list of the files of {source.name}"
-    revision = source.revision or downloads.json_of(f"{api}/revision/main", what, advice).get("sha")
+    revision = source.revision
+    if not revision:
+        newest = downloads.json_of(f"{api}/revision/main", what, advice)
+        revision = newest.get("sha") if isinstance(newest, dict) else None
     if not isinstance(revision, str) or not COMMIT.fullmatch(revision):
         raise UsageError(f"{api} names no commit as its newest revision: {advice}.")
     listed = downloads.json_of(f"{api}/tree/{revision}?recursive=true", what, advice)
@@ -71,7 +74,7 @@ def _listed(source: Source, advice: str) -> Locked:
             raise ValueError("a path or checksum of another form")
         if not found or len(names) != len(found):
             raise ValueError("no files, or two of one name")
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{api} lists no parquet files with checksums at {revision[:12]}: {advice}.") from error
     return Locked(repository=source.hub, revision=revision, files=tuple(sorted(found, key=lambda file: file.path)))
 
@@ -87,4 +90,8 @@ def _locks() -> dict[str, Locked]:
 
 
 def _address() -> str:
-    return (os.environ.get(ADDRESS_VARIABLE) or ADDRESS).rstrip("/")
+    """The address of the hub. UsageError where the user's own does not begin as one."""
+    found = (os.environ.get(ADDRESS_VARIABLE) or ADDRESS).rstrip("/")
+    if not found.startswith(("https://", "http://")):
+        raise UsageError(f"{ADDRESS_VARIABLE} is {short(repr(found))}: write it with https:// in front, or unset it.")
+    return found

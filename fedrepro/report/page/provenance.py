@@ -70,10 +70,9 @@ def _facts(config: RunConfig, record: Record, made: list[Provenance]) -> list[tu
 
 def _stop(config: RunConfig) -> str:
     stop = config.stop
-    if config.watch.crossings:
-        return "none in training: a table shows each seed where it crosses a threshold, this list at its last round"
     if stop is None:
-        return ""
+        looked = "A table reports the round in which its own threshold is crossed; the list below has the last round"
+        return f"none in training. {looked} of each seed." if config.watch.crossings else ""
     rule = f"training accuracy below {100 * stop.threshold:.2f}%, after {stop.warm_start} rounds"
     return f"{rule} and once above {100 * (stop.threshold + stop.margin):.2f}%"
 
