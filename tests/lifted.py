@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fedrepro.papers.load import Paper, load_paper
+from fedrepro.papers.load import load_paper
+from fedrepro.papers.paper import Paper
 
 REPO = Path(__file__).parents[1]
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from fedrepro.files import sealed, sha256
-from fedrepro.papers.load import Paper, load_paper
+from fedrepro.papers.load import load_paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.published import KEYS, read
 from fedrepro.records import paths
 from fedrepro.records.record import UNWATCHED as NEVER_WATCHED

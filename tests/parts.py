@@ -9,7 +9,7 @@ from typing import Any
 import made
 import pandas as pd
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.results import evaluate, frames
 from fedrepro.results.runs import current
 

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrepro.papers import load
-from fedrepro.papers.load import Paper, load_papers
+from fedrepro.papers.load import load_papers
+from fedrepro.papers.paper import Paper
 from fedrepro.records.curves import number, percent
 from fedrepro.records.record import Record
 

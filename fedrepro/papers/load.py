@@ -9,14 +9,12 @@ from pydantic import ConfigDict, TypeAdapter
 
 from fedrepro.data.sources import SOURCES
 from fedrepro.errors import UsageError, unknown
-from fedrepro.papers.paper import Cell, Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.reading import from_yaml, reading, toml
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tuning import Tuned
 from fedrepro.records.config import Distinct, Name, Strict, named, strictly
 from fedrepro.records.paths import PARAMS
-
-__all__ = ["Cell", "Paper", "load_paper", "load_papers", "papers"]
 
 
 def papers(root: str | Path = ".") -> list[str]:

@@ -15,7 +15,8 @@ from fedrepro.errors import UsageError
 from fedrepro.files import held
 from fedrepro.judges import extractors
 from fedrepro.papers.expand import Draft, Study, at, tuning
-from fedrepro.papers.load import Paper, load_paper
+from fedrepro.papers.load import load_paper
+from fedrepro.papers.paper import Paper
 from fedrepro.pipeline import costs
 from fedrepro.pipeline.costs import Cost, Costs
 from fedrepro.pipeline.request import adhoc

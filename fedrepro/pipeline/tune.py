@@ -16,7 +16,8 @@ import filelock
 from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.files import write_json
 from fedrepro.papers.expand import Study
-from fedrepro.papers.load import Paper, load_paper
+from fedrepro.papers.load import load_paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.tuning import Search, unset
 from fedrepro.pipeline.run import studied
 from fedrepro.records import paths, record

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import words
 from fedrepro.report.layout import MARKS, STYLES, Sheet
 from fedrepro.results.cells import facts, reproduced

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fedrepro.papers.comparisons import Comparison, Side
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import words
 from fedrepro.papers.schema.claims import Claim
 from fedrepro.papers.schema.quantities import Quantity, Share

@@ -13,7 +13,7 @@ from PIL import Image
 
 from fedrepro.errors import FedreproError
 from fedrepro.files import file_digest
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import values
 from fedrepro.papers.schema.figures import Figure
 

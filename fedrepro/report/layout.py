@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import FIXED, matches
 from fedrepro.papers.schema.tables import Table
 from fedrepro.report.wording import lines

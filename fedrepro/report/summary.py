@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.report.layout import grid
 from fedrepro.report.reasons import Found, collected, of_figures, of_tables
 from fedrepro.results.check import by_table, counts

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.figures import Well
 from fedrepro.report import plots
 

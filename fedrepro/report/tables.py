@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.records import paths
 from fedrepro.report import latex, layout
 from fedrepro.results.cells import spread_out, with_readings

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fedrepro.errors import UsageError
 from fedrepro.files import write_text
-from fedrepro.papers.load import Paper, load_papers
+from fedrepro.papers.load import load_papers
+from fedrepro.papers.paper import Paper
 from fedrepro.records import paths
 from fedrepro.report import claims, layout, summary, tables
 from fedrepro.results.check import by_table

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fedrepro.errors import FedreproError, UsageError
-from fedrepro.papers.load import Cell, Paper
+from fedrepro.papers.paper import Cell, Paper
 from fedrepro.papers.published import KEYS, read
 from fedrepro.papers.schema.cells import remark_on
 from fedrepro.papers.schema.tables import Table, Tolerance

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from fedrepro.errors import OutsideTolerance
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import remark_on
 from fedrepro.papers.schema.tables import Table, Tolerance
 from fedrepro.results import claims, frames

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedrepro.errors import FedreproError
 from fedrepro.papers.comparisons import Comparison, Pair, Side
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.claims import Claim
 from fedrepro.records.curves import digits
 from fedrepro.results import quantities

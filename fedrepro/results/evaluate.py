@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedrepro.errors import FedreproError
 from fedrepro.files import json_text, write_text
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.records import paths
 from fedrepro.results import cells, claims, frames, points, thresholds
 from fedrepro.results.frames import COMPARED, STATUSES, VERDICTS, Reproduction

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedrepro.errors import FedreproError, unknown
 from fedrepro.papers import load
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.curves import reduced

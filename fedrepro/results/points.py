@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fedrepro.errors import FedreproError, UsageError, unknown
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.figures import Figure
 from fedrepro.records.curves import digits, shown
 from fedrepro.results import quantities

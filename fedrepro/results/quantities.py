@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.errors import UsageError, unknown
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.quantities import Quantity, Share
 from fedrepro.records.curves import digits, shown
 from fedrepro.results.runs import Run

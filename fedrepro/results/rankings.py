@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import Point, words
 from fedrepro.results.cells import facts
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedrepro.errors import FedreproError
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.record import DIVERGED, Record

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedrepro.errors import UsageError
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import remark_on
 from fedrepro.records.config import Crossings
 from fedrepro.records.crossings import first

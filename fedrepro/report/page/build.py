@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.files import write_text
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.records import paths
 from fedrepro.report.page import bands, grids, landing, links, pictures, provenance, sections
 from fedrepro.report.page.sections import Draw, Part

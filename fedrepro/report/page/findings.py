@@ -7,7 +7,7 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.records import paths
 from fedrepro.report import summary
 from fedrepro.results.frames import Reproduction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.report import reasons
 from fedrepro.results.cells import SCALE
 from fedrepro.results.evaluate import compared

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.records.config import RunConfig
 from fedrepro.records.curves import number
 from fedrepro.records.record import Data, Provenance, Record, Seed

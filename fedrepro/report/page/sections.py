@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedrepro.papers.load import Paper
+from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import words
 from fedrepro.records import paths
 from fedrepro.report import claims, layout, plots, reasons
