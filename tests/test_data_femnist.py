@@ -17,6 +17,7 @@ from fedrepro import data
 from fedrepro.data import manifests, sheet, sources
 from fedrepro.data.sources import femnist
 from fedrepro.errors import UsageError
+from fedrepro.records import paths
 
 WRITERS = [f"f{w:04}_{w % 7}" for w in range(12)]
 
@@ -203,7 +204,7 @@ def test_the_manifest_and_the_list_say_that_nothing_is_pinned(home):
     manifest = manifests.fetch("femnist")
     assert manifest["checksums"] == "not pinned: those of the files that were found"
     assert sorted(manifest["files"]) == sorted(p.relative_to(home).as_posix() for p in home.rglob("*.*") if p.is_file())
-    assert manifest == manifests.verify("femnist") == json.loads((manifests.FOLDER / "femnist.json").read_text())
+    assert manifest == manifests.verify("femnist") == json.loads(paths.manifest("femnist").read_text())
     (where,) = (row["where"] for row in manifests.list_datasets() if row["name"] == "femnist")
     assert where == f"present, checksums not pinned: {home}"
     assert sheet.show("femnist", Path("sheet.png"), params={"n": 6}).exists()

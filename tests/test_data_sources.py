@@ -29,6 +29,7 @@ from torch.nn.functional import interpolate
 from fedrepro import data, files
 from fedrepro.data import manifests, sources
 from fedrepro.data.sources import pictures, readers
+from fedrepro.records import paths
 
 MNIST_FILES = sources.SOURCES["mnist"].files
 REPOSITORY = Path(__file__).parents[1]
@@ -198,7 +199,7 @@ def test_damaged_files_are_refused(lent, file, damage, complaint):
     refusal(load_toy, str(path), complaint, "put the original there", *WAYS_OUT)
     refusal(lambda: manifests.verify("mnist"), complaint)
     refusal(lambda: manifests.fetch("mnist"), complaint)
-    assert not manifests.FOLDER.exists()
+    assert not paths.MANIFESTS.exists()
 
 
 def test_a_file_that_cannot_be_read(lent, monkeypatch):
@@ -494,9 +495,9 @@ def test_pinned_data_are_intact_if_their_files_are_and_no_image_is_decoded(lent,
     monkeypatch.setattr(sources, "read", lambda *given: pytest.fail("decodes"))
     manifests.intact("mnist")
     for content in ("{}", "{", '{"files": {}}'):
-        (manifests.FOLDER / "mnist.json").write_text(content)
+        paths.manifest("mnist").write_text(content)
         refusal(lambda: manifests.intact("mnist"), "mnist.json does not describe these data", "`fedrepro data fetch")
-    (manifests.FOLDER / "mnist.json").unlink()
+    paths.manifest("mnist").unlink()
     path = lent / MNIST_FILES[0].path
     path.write_bytes(path.read_bytes()[:-1] + b"0")
     refusal(lambda: manifests.intact("mnist"), "wrong checksum", *WAYS_OUT)
@@ -504,7 +505,7 @@ def test_pinned_data_are_intact_if_their_files_are_and_no_image_is_decoded(lent,
 
 def test_fetch_writes_the_manifest_and_verify_compares_it(lent):
     manifest = manifests.fetch("colored-mnist")
-    path = manifests.FOLDER / "mnist.json"
+    path = paths.manifest("mnist")
     first = path.read_bytes()
     assert manifests.fetch("mnist") == manifests.verify("colored-mnist") == manifest == json.loads(first)
     assert path.read_bytes() == first

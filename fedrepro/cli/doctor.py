@@ -26,8 +26,7 @@ from fedrepro.files import held
 from fedrepro.judges import extractors
 from fedrepro.papers.load import load_paper, papers
 from fedrepro.pipeline import run as pipeline
-from fedrepro.records import record
-from fedrepro.records.paths import STATE
+from fedrepro.records import paths, record
 from fedrepro.training.checkpoints import DAMAGED, Checkpoints
 
 LOCK = Path("requirements.lock")
@@ -102,7 +101,7 @@ def data() -> Findings:
             first = "downloaded when first needed, or now" if source.torchvision else "downloaded"
             fetched = f"{first} by `fedrepro data fetch {name}`"
             hint = fetched if source.public else "there is no download of it, and only training on it needs it"
-        elif missing and not (manifests.FOLDER / f"{name}.json").exists():
+        elif missing and not paths.manifest(name).exists():
             hint = "no planned run needs it"
         note = Finding(f"data {name}", "note", f"not in {root}: {hint}")
         yield note if hint else _tried(f"data {name}", lambda name=name: manifests.intact(name), "verified")
@@ -157,10 +156,10 @@ def planned() -> Findings:
 
 def checkpoints() -> Findings:
     """Runs that are being trained, and the checkpoints of those that were interrupted."""
-    for lock in sorted(STATE.glob("*.lock")):
+    for lock in sorted(paths.STATE.glob("*.lock")):
         if held(lock):
             yield Finding(lock.stem, "note", "being trained by another process")
-    for folder in sorted(path for path in STATE.glob("*") if path.is_dir() and not held(Path(f"{path}.lock"))):
+    for folder in sorted(path for path in paths.STATE.glob("*") if path.is_dir() and not held(Path(f"{path}.lock"))):
         kept = Checkpoints(folder, {}, lambda line: None)
         damaged = [path for path in kept.paths() if not _whole(kept, path)]
         if damaged and len(damaged) == len(kept.paths()):
@@ -173,8 +172,8 @@ def checkpoints() -> Findings:
 
 def records() -> Findings:
     """The records under runs/ and studies/, each with its curves."""
-    paths = sorted([*Path("runs").rglob("record.json"), *Path("studies").rglob("record.json")])
-    found = [_tried(str(path), lambda path=path: record.read(path.parent), "whole") for path in paths]
+    folders = [*record.folders(Path("runs")), *record.folders(Path("studies"))]
+    found = [_tried(str(record.path(each)), lambda each=each: record.read(each), "whole") for each in folders]
     faulty = [each for each in found if each.state == "wrong"]
     yield from (e._replace(text=f"{e.text}: restore it from git, or remove it and train again") for e in faulty)
     yield Finding("records", "fine", f"{len(found) - len(faulty)} whole")

@@ -18,11 +18,10 @@ from fedrepro.data import source as named
 from fedrepro.data.sources import SOURCES, Raw, Source
 from fedrepro.data.sources.files import contents, require
 from fedrepro.errors import UsageError
+from fedrepro.records import paths
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-FOLDER = Path("data/manifests")
 
 
 def list_datasets(rows: Mapping[str, Dataset] = DATASETS) -> list[dict[str, str | None]]:
@@ -62,14 +61,14 @@ def fetch(name: str) -> dict:
     """
     source = named(name)
     manifest = _manifest(source, sources.fetch(source))
-    files.write_json(FOLDER / f"{source.name}.json", manifest)
+    files.write_json(paths.manifest(source.name), manifest)
     return manifest
 
 
 def verify(name: str) -> dict:
     """Read and check a dataset's (or source's) data again, and its manifest if there is one; return the manifest."""
     source = named(name)
-    manifest, path = _manifest(source, sources.read(source, sources.folder())), FOLDER / f"{source.name}.json"
+    manifest, path = _manifest(source, sources.read(source, sources.folder())), paths.manifest(source.name)
     if path.exists() and path.read_bytes() != files.json_text(manifest).encode():
         raise _other(path, name)
     return manifest
@@ -77,7 +76,7 @@ def verify(name: str) -> dict:
 
 def intact(name: str) -> None:
     """Check a source as `verify` does, but where its files are pinned by them alone: no image is decoded."""
-    source, path = SOURCES[name], FOLDER / f"{name}.json"
+    source, path = SOURCES[name], paths.manifest(name)
     if source.embedded or not source.pinned:
         verify(name)
         return

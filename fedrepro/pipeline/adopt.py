@@ -36,11 +36,12 @@ def adopt(config: RunConfig, place: Place, say: Callable[[str], None]) -> None:
 def _others(place: Place, wanted: Identity) -> Iterator[Place]:
     """The places of the whole records of a paper with this identity, but for the one at `place`."""
     for folder in (paths.runs(place.paper, ""), paths.studies(place.paper)):
-        for file in sorted(folder.rglob("record.json")):
-            if file.parent != place.folder and wanted.config in file.read_text(encoding="utf-8", errors="replace"):
+        for other in record.folders(folder):
+            text = record.path(other).read_text(encoding="utf-8", errors="replace")
+            if other != place.folder and wanted.config in text:
                 try:
-                    found = record.read(file.parent)
+                    found = record.read(other)
                 except FedreproError:
                     continue
                 if found.identity == wanted:
-                    yield Place(file.parent, found.paper, found.run, found.budget)
+                    yield Place(other, found.paper, found.run, found.budget)

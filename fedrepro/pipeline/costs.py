@@ -80,9 +80,9 @@ class Costs:
 
 def _samples(paper: Paper) -> Iterator[Sample]:
     for folder in (paths.runs(paper.name, "", paper.root), Path(paper.root) / paths.ADHOC):
-        for path in sorted(folder.rglob("record.json")):
+        for each in record.folders(folder):
             try:
-                found = record.read(path.parent)
+                found = record.read(each)
             except FedreproError:
                 continue
             rounds = sum(seed.rounds for seed in found.seeds.values())

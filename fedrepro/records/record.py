@@ -147,6 +147,11 @@ def path(folder: Path) -> Path:
     return folder / "record.json"
 
 
+def folders(root: Path) -> list[Path]:
+    """The folders with a record below one, sorted."""
+    return sorted(file.parent for file in root.rglob("record.json"))
+
+
 def samples(folder: Path) -> Path | None:
     """The file of a run's samples, if it has any."""
     return next((folder / name for name in SAMPLES if (folder / name).exists()), None)
