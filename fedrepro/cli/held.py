@@ -61,7 +61,7 @@ def evaluate_again(
     from fedrepro.training.runs import resolve
 
     on, run = resolve(device), chosen.run(record)
-    tested = dataset or run.config.dataset
+    tested = run.config.dataset if dataset is None else dataset
     params = request.parameters(tested, sets or ())
     if tested == run.config.dataset:
         params = run.config.data | params
