@@ -100,7 +100,7 @@ def verdicts(*rows):
 
 def values(loaded, claim, run):
     """A claim's quantity of each seed of a run, None where it has none."""
-    found = claims.readings(loaded, claim, *current(loaded, loaded.runs())).values[run]
+    found = claims.measured(loaded, claim, *current(loaded, loaded.runs())).values[run]
     return [None if math.isnan(value) else value for value in found]
 
 

@@ -398,7 +398,7 @@ def test_gap_and_panels_by_hand(made_up):
         ("ood_accuracy", "centralized", "none", 94, 0.816497),
         ("ood_accuracy", "federated", "none", 90, 0),
     ]
-    values = claims.readings(paper, "gap-enlarged", *current(paper, paper.runs())).values.dropna(axis="columns")
+    values = claims.measured(paper, "gap-enlarged", *current(paper, paper.runs())).values.dropna(axis="columns")
     assert values.to_dict("list") == {
         "rotated-mnist-fedavg-none-r80-k200": [7, 6, 8],
         "rotated-mnist-erm-none": [5, 3, 4],
