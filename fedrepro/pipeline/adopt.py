@@ -37,8 +37,9 @@ def _others(place: Place, wanted: Identity) -> Iterator[Place]:
     """The places of the whole records of a paper with this identity, but for the one at `place`."""
     for folder in (paths.runs(place.paper, ""), paths.studies(place.paper)):
         for other in record.folders(folder):
-            text = record.path(other).read_text(encoding="utf-8", errors="replace")
-            if other != place.folder and wanted.config in text:
+            if other == place.folder:
+                continue
+            if wanted.config in record.path(other).read_text(encoding="utf-8", errors="replace"):
                 try:
                     found = record.read(other)
                 except FedreproError:
