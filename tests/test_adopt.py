@@ -47,6 +47,17 @@ def test_a_seed_with_the_same_settings_is_taken_over_and_the_others_are_trained(
     assert found.seeds[1].metrics == again.seeds[1].metrics
 
 
+def test_of_a_generator_the_samples_come_along(tmp_path, monkeypatch, trained):
+    monkeypatch.chdir(tmp_path)
+    config = RunConfig(method="f2u", dataset="mixture-2d", hyper={"batch": 16}, rounds=1, seeds=(0,))
+    once = runs.execute(config, Place(THERE, "toy", "one", "long"), device="cpu")
+    adopt(config, HERE, lambda line: None)
+    assert runs.execute(config, HERE, device="cpu").seeds == once.seeds
+    assert trained == [(0,)]
+    assert (HERE.folder / "samples.csv").read_bytes() == (THERE / "samples.csv").read_bytes()
+    assert record.read(HERE.folder).samples == once.samples
+
+
 def test_no_other_process_writes_the_record_meanwhile(once):
     """One that ended between the look at the record and its writing would lose its seeds."""
     wanted = RunConfig(**TOY | {"seeds": (0, 1)})

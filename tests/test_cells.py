@@ -8,7 +8,8 @@ import pytest
 
 from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper
-from fedrepro.results.cells import published, reproduced, spread_out
+from fedrepro.results import cells
+from fedrepro.results.cells import published, reproduced, spread_out, with_readings
 from fedrepro.results.evaluate import evaluate
 
 
@@ -164,3 +165,27 @@ def test_a_single_seed_has_no_spread(tmp_path):
     toy = made.records(made.paper(tmp_path, spec=made.SPEC.replace("seeds = [0, 1, 2]", "seeds = [0]")))
     found = {reproduced(row) for row in rows(toy)}
     assert found == {f"{100 * value:.2f}" for (values, *_) in made.ACCURACIES.values() for value in values}
+
+
+READING = """
+[axes.reading.none]
+run = ""
+
+[axes.reading.slow]
+hyper = { lr = 0.01 }
+
+[[tables.t1.readings]]
+reading = "slow"
+when = { method = "Plain" }
+reason = "a tenth of the rate"
+"""
+
+
+def test_a_reading_names_the_rates_that_were_found_for_its_own_run(tmp_path, monkeypatch):
+    made.paper(tmp_path, spec=made.SPEC + READING)
+    loaded = made.load_paper(made.NAME, tmp_path)
+    for run in loaded.runs():
+        made.write(tmp_path, run, made.record(loaded, run, made.ACCURACIES["toys-plain"]))
+    monkeypatch.setattr(cells, "_chosen", lambda paper, run: run)
+    plain = [row for row in with_readings(evaluate(loaded).cells) if row.method == "Plain"]
+    assert [row.chosen for row in plain] == ["toys-plain"] * 2 + ["toys-plain-slow"] * 2

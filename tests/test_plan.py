@@ -89,7 +89,7 @@ def test_runs_of_which_nothing_is_known_come_before_the_others():
         ({"seeds": (7,)}, 1 / 3),
         ({"hyper": {"epochs": 5}}, 5),
         ({"hyper": {"epochs": 5, "steps": 0}}, 5),
-        ({"hyper": {"epochs": 5, "steps": 3}}, 3),
+        ({"hyper": {"epochs": 5, "steps": 3}}, None),  # nobody knows how many steps an epoch has
         ({"hyper": {"steps": 0}}, 1),
         ({"method": "fedprox"}, 1),
         ({"dataset": "fmnist"}, None),

@@ -150,7 +150,8 @@ def test_another_reading_of_the_loss_is_a_row_below_with_its_source(made_up):
     assert drawn.rows.index(row) == drawn.rows.index(above) + 1
     assert above[place].text == "–"
     assert "SpectralNormalizationKeras" in drawn.notes[row[place + 1].notes[0] - 1]
-    assert not any("linear" in line for line in drawn.told)  # what is ranked is the table's own
+    orders = [line for line in drawn.told if "Kendall's tau" in line]
+    assert [", reading linear output: paper" in line for line in orders] == [False, False, True]  # after a legend
 
 
 def test_a_gallery_of_images_shows_the_sheets_pixel_by_pixel(made_up):

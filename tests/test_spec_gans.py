@@ -473,6 +473,10 @@ def test_another_reading_of_a_table_with_a_grid_has_the_median_of_its_own_runs(m
     assert (other["reading"], other["status"]) == ("linear output", "outside")
     assert other["runs"] == ["mnist-f2u-non-bce-b32-linear", "mnist-f2u-non-bce-b64-linear"]
     assert parts.only(paper, "table5", loss="mse", sn="yes", overlap="non")[0].readings == []
+    own, other = ranked(paper, "table5")  # mse 40 to 44: between both readings of bce
+    assert [each.reading for each in (own, other)] == ["", "linear output"]
+    assert own.ours == other.ours[::-1]
+    assert f"{own.column}, reading linear output: paper" in str(other)
     own, read = (parts.part(paper, "claims", claim=claim)[0] for claim in ("losses", "losses-linear"))
     assert (own.difference, read.difference) == (25 - 42, 55 - 42)  # of batches of 32 alone
 

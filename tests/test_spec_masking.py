@@ -125,6 +125,9 @@ def test_prepared_tables_have_their_local_work_and_three_labels_in_table_2(budge
                 assert (config.rounds, config.hyper["epochs"], config.seeds) == (rounds, epochs, (0, 1, 2))
                 if config.data["partition"] == "label-count":
                     assert config.data["labels_per_client"] == labels
+    if budget == "searched":
+        assert paper.figures == []
+        return
     assert paper.figures == ["fig1b", "fig1c", "mask-tau", "mask-server"]
     for spot, run in paper.spots("fig1b"):
         assert paper.drafts()[run].config.hyper["epochs"] == int(spot.x)
@@ -171,7 +174,7 @@ def test_two_labels_are_the_runs_of_desk(budget):
         assert paper.run(run) == desk.run(run.removesuffix("-two-labels"))
 
 
-@pytest.mark.parametrize(("budget", "steps"), [("searched", (93, 78)), ("epochs-5", (465, 390))])
+@pytest.mark.parametrize(("budget", "steps"), [("rounds-100", (93, 78)), ("epochs-5", (465, 390))])
 def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size(budget, steps):
     drafts = load_paper("gma-2022", REPO).at(budget).drafts()
     own = {run: draft for run, draft in drafts.items() if run.endswith("-equal-steps")}
@@ -185,7 +188,7 @@ def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size(budget, steps):
         assert {point.hyper["steps"] for point in draft.study.points.values()} == {draft.config.hyper["steps"]}
 
 
-def test_the_server_rate_of_the_mask_is_searched_once_plain_averaging_has_the_clients():
+def test_the_server_rate_is_searched_again_with_and_without_the_mask_once_plain_averaging_has_the_clients():
     paper, run = load_paper("gma-2022", REPO).at("epochs-5"), "mnist-fedavg-noniid-gma-own-server-rate"
     first = paper.drafts()[run]
     assert first.study == paper.drafts()["mnist-fedavg-noniid-avg"].study
@@ -198,6 +201,9 @@ def test_the_server_rate_of_the_mask_is_searched_once_plain_averaging_has_the_cl
     points = second.study.points.values()
     assert {(point.hyper["lr"], point.hyper["mask"]) for point in points} == {(0.03, "soft")}
     assert {point.hyper["server_lr"] for point in points} == {0.5, 1.0, 1.5, 2.0, 3.0}
+    plain = replace(paper, tuned={first.study.name: found}).drafts()[run.replace("gma", "avg")].study.points.values()
+    tried = {("none", point.hyper["server_lr"]) for point in points}
+    assert {(point.hyper["mask"], point.hyper["server_lr"]) for point in plain} == tried
     stale = found.model_copy(update={"config_digest": "0" * 64})
     assert replace(paper, tuned={first.study.name: stale}).drafts()[run] == first
     both = Tuned(chosen={"server_lr": 2.0}, config_digest=second.study.digest())
@@ -215,7 +221,7 @@ def test_the_pilot_is_a_seed_of_the_runs_that_it_decides_on():
         assert draft.study.name == f"{draft.study.run}-epochs-5"
 
 
-@pytest.mark.parametrize("budget", WORK)
+@pytest.mark.parametrize("budget", ["epochs-5", "rounds-100"])
 def test_ablations_change_the_mask_or_the_server_alone(budget):
     paper = load_paper("gma-2022", REPO).at(budget)
     drafts = paper.drafts()
@@ -236,7 +242,7 @@ def test_ablations_change_the_mask_or_the_server_alone(budget):
             assert config.hyper["tau"] == float(spot.cell.get("tau", 0.4))
 
 
-@pytest.mark.parametrize("budget", WORK)
+@pytest.mark.parametrize("budget", ["epochs-5", "rounds-100"])
 def test_readings_of_the_colours_change_the_colours_alone(budget):
     drafts = load_paper("gma-2022", REPO).at(budget).drafts()
     for end, runs, change in (
@@ -297,7 +303,8 @@ def test_fedgma_at_300_rounds_is_that_of_desk_for_longer():
     assert steps == {"", "0.05", "0.1", "0.2", "0.5", "1"}
     assert len(long.drafts()) == 24
     for run in long.drafts().keys() & desk.drafts().keys():
-        assert long.run(run) == desk.run(run).model_copy(update={"rounds": 300})
+        watch = desk.run(run).watch.model_copy(update={"train_every": 1})
+        assert long.run(run) == desk.run(run).model_copy(update={"rounds": 300, "watch": watch})
     claims = ["masking", "heterogeneity", "step", "speed"]
     assert list(desk.claims) == claims
     assert list(long.claims) == [*(f"{claim}-300" for claim in claims), "learned-two", "learned-ten"]

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import made
+import pandas as pd
 import pytest
 
 from fedrepro.papers.load import load_papers
 from fedrepro.records import paths
-from fedrepro.report import summary, write
+from fedrepro.report import reasons, summary, write
 from fedrepro.results import evaluate, frames
 from fedrepro.results.claims import verdicts
 from fedrepro.results.evaluate import read
@@ -94,6 +95,14 @@ def test_a_paper_without_numbers_says_so(summed):
     bare = found._replace(cells=frames.frame("cells", []), claims=found.claims.assign(verdict="undecided"))
     own = summary.text(summed, bare)
     assert own.startswith("The paper prints no numbers that could be compared.\n\n| claim | verdict   |")
+
+
+def test_a_place_names_no_axis_that_some_of_its_rows_lack(summed):
+    rows = ["type=none;steps=8", "type=none", "type=sequential;steps=9"]
+    cell = {"table": "t1", "reason": "r", "dataset": "Toys", "method": "Plain", "metric": "train_accuracy"}
+    cells = pd.DataFrame([cell | {"variant": row, "status": "deviation"} for row in rows])
+    cells.loc[2, "status"] = "within"
+    assert reasons.of_tables(summed, cells, "deviation") == [("r", 2, "Table 1, type none (2)", "toy-2022.t1")]
 
 
 @pytest.mark.slow

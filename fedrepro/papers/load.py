@@ -50,7 +50,8 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
         raise UsageError(f"{root / PARAMS}: {unknown(f'budget of {name}', budget, spec.budgets)}")
     if spec.budgets[budget].prepared:
         fault = f"budget {budget!r} of {name} is prepared and not in use"
-        raise UsageError(f"{root / PARAMS}: {fault}: move its records to runs/, and take `prepared` out.")
+        remedy = "take `prepared` out; `fedrepro run` then takes over its records"
+        raise UsageError(f"{root / PARAMS}: {fault}: {remedy}.")
     paper = Paper(name, root, budget, spec, tuned)
     for each in [paper.at(budget) for budget in spec.budgets]:
         try:

@@ -9,16 +9,16 @@ from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.record import Identity, Place
 from fedrepro.training import runs
-from fedrepro.training.identity import identity, samples
+from fedrepro.training.identity import identity
 
 
 def adopt(config: RunConfig, place: Place, say: Callable[[str], None]) -> None:
     """Give the record of a planned run the seeds that it lacks and that others of its paper have.
 
-    Only records with its identity count, so that these seeds are what training would give. A generator's are left,
-    since its samples are of one seed. Raises Busy where another process trains the run.
+    Only records with its identity count, so that these seeds are what training would give. Raises Busy where another
+    process trains the run.
     """
-    if place.paper is None or samples(config):
+    if place.paper is None:
         return
     wanted = identity(config)
     with runs.locked(place):

@@ -90,8 +90,9 @@ def _samples(paper: Paper) -> Iterator[Sample]:
 
 
 def _kind(config: RunConfig) -> str:
-    """The traits that two runs share if a step takes as long in both."""
-    return json.dumps([config.dataset, config.data, config.hyper.get("net")], sort_keys=True)
+    """The traits that two runs share if a step takes as long in both, and whether steps take the place of epochs."""
+    instead = bool(config.hyper.get("steps") and config.hyper.get("epochs"))
+    return json.dumps([config.dataset, config.data, config.hyper.get("net"), instead], sort_keys=True)
 
 
 def _steps(config: RunConfig) -> float:

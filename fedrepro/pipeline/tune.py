@@ -25,6 +25,8 @@ from fedrepro.records.curves import Curve, digits
 from fedrepro.records.record import Record, Seed
 from fedrepro.training import runs
 
+FALLEN = 3  # watched rounds in a running mean of which a fall is told
+
 Shown = Callable[[str], AbstractContextManager[Any]]  # title -> a display for as long as the block lasts
 Train = Callable[[str], tuple[Seed, list[Curve]]]  # point -> how its training ended, and its curve
 
@@ -91,11 +93,15 @@ def score(search: Search, curve: list[Curve], last: int | None = None) -> float 
 
 
 def out(search: Search, ended: Seed, curve: list[Curve]) -> bool:
-    """Whether a point is out: it diverged or, with `fall`, lost a client's update, or fell too far below its best."""
+    """Whether a point is out: it diverged or, with `fall`, lost a client's update, or fell too far below its best.
+
+    The fall is of running means, since a single round goes down by as much while a rate that ends well still learns.
+    """
     if ended.status == record.DIVERGED or search.fall is None:
         return ended.status == record.DIVERGED
-    best = itertools.accumulate(_values(search, curve), max)
-    fell = any(high - value > search.fall for high, value in zip(best, _values(search, curve), strict=True))
+    values = _values(search, curve)
+    means = [statistics.fmean(values[at : at + FALLEN]) for at in range(len(values) - FALLEN + 1)]
+    fell = any(best - mean > search.fall for best, mean in zip(itertools.accumulate(means, max), means, strict=True))
     return ended.rejected > 0 or fell
 
 

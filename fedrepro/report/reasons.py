@@ -32,9 +32,9 @@ def of_tables(paper: Paper, cells: pd.DataFrame, status: str) -> list[Found]:
 
 def _common(own: pd.DataFrame, table: pd.DataFrame) -> str:
     """The values of axes that some cells of a table share and others of it do not have, for a reader."""
-    here, there = (pd.DataFrame([facts(cell) for cell in each.itertuples()]).nunique() for each in (own, table))
-    shared = facts(own.iloc[0])
-    return words({axis: shared[axis] for axis in shared if here[axis] == 1 < there[axis] and axis != "metric"})
+    here, there = (pd.DataFrame([facts(cell) for cell in each.itertuples()]) for each in (own, table))
+    shared = [axis for axis, values in here.items() if axis != "metric" and values.nunique(dropna=False) == 1]
+    return words({axis: here[axis].iloc[0] for axis in shared if there[axis].nunique() > 1})
 
 
 def of_figures(paper: Paper) -> list[Found]:

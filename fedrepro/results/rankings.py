@@ -24,7 +24,8 @@ SAID = {"agrees": "the orders agree", "reversed": "the orders are reversed", "un
 class Ranking(NamedTuple):
     """One column: the names of its cells from the smallest number to the largest, as printed and as reproduced.
 
-    Cells of the same number, to the digits that are shown, are one entry: `A = B`.
+    Cells of the same number, to the digits that are shown, are one entry: `A = B`. With a `reading` the numbers of the
+    rows that have it take the place of their own.
     `tau`: Kendall's tau-b; None with fewer than two cells, or where all are equal. `verdict`: a key of SAID.
     """
 
@@ -33,10 +34,12 @@ class Ranking(NamedTuple):
     ours: tuple[str, ...]
     tau: float | None
     verdict: str
+    reading: str = ""
 
     def __str__(self) -> str:
+        column = ", ".join(filter(None, (self.column, self.reading and f"reading {self.reading}")))
         orders = f"paper {' < '.join(self.printed)}; here {' < '.join(self.ours)}"
-        return f"{self.column}: {orders}; {self.measured}, {SAID[self.verdict]}."
+        return f"{column}: {orders}; {self.measured}, {SAID[self.verdict]}."
 
     @property
     def measured(self) -> str:
@@ -45,7 +48,7 @@ class Ranking(NamedTuple):
 
 
 def rankings(paper: Paper, table: str, cells: pd.DataFrame) -> list[Ranking]:
-    """The columns of a table that have a number here, in their order, from the paper's `cells`.
+    """The columns of a table that have a number here, in their order, from the paper's `cells`, each with its readings.
 
     None where the table is not `ranked`, or the numbers of its budget are never compared.
     """
@@ -55,8 +58,15 @@ def rankings(paper: Paper, table: str, cells: pd.DataFrame) -> list[Ranking]:
     for cell in cells[(cells.table == table) & (cells.reproduced != "")].itertuples():
         if set(ranked) <= (axes := facts(cell)).keys():
             own = columns.setdefault(words({axis: axes.pop(axis) for axis in ranked}), [])
-            own.append((axes, float(cell.published), float(cell.reproduced)))
-    return [_ranking(column, *zip(*own, strict=True)) for column, own in columns.items()]
+            others = {other["reading"]: other["reproduced"] for other in cell.readings if other["reproduced"]}
+            own.append((axes, float(cell.published), {"": cell.reproduced} | others))
+    found = []
+    for column, own in columns.items():
+        points, printed, ours = zip(*own, strict=True)
+        for reading in dict.fromkeys(itertools.chain(*ours)):
+            numbers = [float(each.get(reading, each[""])) for each in ours]
+            found.append(_ranking(column, points, printed, numbers)._replace(reading=reading))
+    return found
 
 
 def kendall(left: Sequence[float], right: Sequence[float]) -> tuple[float | None, float, float]:

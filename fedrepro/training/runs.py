@@ -201,9 +201,10 @@ def kept(place: Place, config: RunConfig, wanted: Identity, models: bool = False
         return {}
     curves = record.curves(place.folder)
     saved = {seed: record.model(place.folder, seed).read_bytes() for seed in found.models}
+    shown = {first_shown(found.seeds): file.read_bytes()} if (file := record.samples(place.folder)) else {}
     facts = found.data.facts
     return {
-        seed: Trained(found.seeds[seed], curves.get(seed, []), facts[str(seed)], model=saved.get(seed))
+        seed: Trained(found.seeds[seed], curves.get(seed, []), facts[str(seed)], shown.get(seed), saved.get(seed))
         for seed in sorted(seeds)
     }
 

@@ -42,7 +42,9 @@ def section(paper: Paper, found: Reproduction, site: Site, draw: Draw) -> Part:
         **{"spots": landing.spots(paper, found), "findings": findings.findings(paper, found)},
         **{"tables": tables, "deviations": deviations, "not_run": not_run},
         "notes": notes.notes(sheets, deviations, not_run),
-        "orders": Counter(ranking.verdict for table in tables for ranking in table["sheet"].rankings),
+        "orders": Counter(
+            ranking.verdict for table in tables for ranking in table["sheet"].rankings if not ranking.reading
+        ),
         "figures": [
             *(_figure(paper, name, found.points, draw) for name in paper.figures),
             *(_surfaces(paper, name, draw) for name in paper.spec.surfaces),
