@@ -25,7 +25,7 @@ from fedrepro.records.curves import Curve, digits
 from fedrepro.records.record import Record, Seed
 from fedrepro.training import runs
 
-FALLEN = 3  # watched rounds in a running mean of which a fall is told
+WINDOW = 3  # watched rounds in a running mean of which a fall is told
 
 Shown = Callable[[str], AbstractContextManager[Any]]  # title -> a display for as long as the block lasts
 Train = Callable[[str], tuple[Seed, list[Curve]]]  # point -> how its training ended, and its curve
@@ -100,7 +100,7 @@ def out(search: Search, ended: Seed, curve: list[Curve]) -> bool:
     if ended.status == record.DIVERGED or search.fall is None:
         return ended.status == record.DIVERGED
     values = _values(search, curve)
-    means = [statistics.fmean(values[at : at + FALLEN]) for at in range(len(values) - FALLEN + 1)]
+    means = [statistics.fmean(values[at : at + WINDOW]) for at in range(len(values) - WINDOW + 1)]
     fell = any(best - mean > search.fall for best, mean in zip(itertools.accumulate(means, max), means, strict=True))
     return ended.rejected > 0 or fell
 

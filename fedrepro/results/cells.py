@@ -182,8 +182,8 @@ def _row(
     ended, others = next((run.ended for run in ran), None), []
     for reading, names in cell.readings if not fault else ():
         ran = [runs[name] for name in names]
-        own = _ours(table, cell, number, groups, names) | {"runs": list(names), "deviation": ""} | _seen(ran)
-        own["chosen"] = _chosen(paper, names[0])
+        of_run = {"runs": list(names), "deviation": "", "chosen": _chosen(paper, names[0])}
+        own = _ours(table, cell, number, groups, names) | of_run | _seen(ran)
         own |= verdict(fitted if fitted and fitted.ends else None, row | own, "", ran[0].ended)
         told = {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in own.items()}
         others.append({"reading": reading} | told)

@@ -34,7 +34,7 @@ class Ranking(NamedTuple):
     ours: tuple[str, ...]
     tau: float | None
     verdict: str
-    reading: str = ""
+    reading: str
 
     def __str__(self) -> str:
         column = ", ".join(filter(None, (self.column, self.reading and f"reading {self.reading}")))
@@ -65,7 +65,7 @@ def rankings(paper: Paper, table: str, cells: pd.DataFrame) -> list[Ranking]:
         points, printed, ours = zip(*own, strict=True)
         for reading in dict.fromkeys(itertools.chain(*ours)):
             numbers = [float(each.get(reading, each[""])) for each in ours]
-            found.append(_ranking(column, points, printed, numbers)._replace(reading=reading))
+            found.append(_ranking(column, points, printed, numbers, reading))
     return found
 
 
@@ -87,12 +87,14 @@ def verdict(tau: float | None, above: float, below: float) -> str:
     return "agrees" if above <= LEVEL else "reversed" if below <= LEVEL else "undecided"
 
 
-def _ranking(column: str, cells: Sequence[Point], printed: Sequence[float], ours: Sequence[float]) -> Ranking:
+def _ranking(
+    column: str, cells: Sequence[Point], printed: Sequence[float], ours: Sequence[float], reading: str
+) -> Ranking:
     """Cells are named by the axes that tell them apart."""
     telling = [axis for axis in dict.fromkeys(itertools.chain(*cells)) if len({cell.get(axis) for cell in cells}) > 1]
     names = [words({axis: cell[axis] for axis in telling if axis in cell}) or cell["method"] for cell in cells]
     found = kendall(printed, ours)
-    return Ranking(column, _order(names, printed), _order(names, ours), found[0], verdict(*found))
+    return Ranking(column, _order(names, printed), _order(names, ours), found[0], verdict(*found), reading)
 
 
 def _order(names: Sequence[str], numbers: Sequence[float]) -> tuple[str, ...]:
