@@ -110,6 +110,19 @@ def test_a_frame_that_its_records_do_not_give_fails(tmp_path, file):
         again(tmp_path).enforce()
 
 
+def test_a_prepared_budget_is_judged_by_its_own_records_and_has_no_frames(tmp_path):
+    """Two cells of one run are recorded, at values of their own; what is missing says where it goes."""
+    checked(tmp_path, f'{made.SPEC}\n[budgets.long]\nlabel = "long"\non = "paper"\nprepared = true\n')
+    paper = load_paper(made.NAME, tmp_path).at("long")
+    made.put(paper.home("toys-plain", "plain"), made.record(paper, "toys-plain", OUTSIDE))
+    report = check([paper])
+    assert statuses(report) == ["outside", "within", "missing", "missing", "missing", "missing"]
+    assert all("reports" not in problem for problem in report.problems)
+    missing = f"run `fedrepro train --paper {made.NAME} --run toys-game-sequential --budget long`."
+    assert any(problem.endswith(missing) for problem in report.problems)
+    again(tmp_path).enforce()
+
+
 def test_nothing_is_written_and_nothing_kept(tmp_path):
     checked(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

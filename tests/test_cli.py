@@ -386,6 +386,18 @@ def test_show_table(inside):
     assert fedrepro("show", "claims").out == "there are no claims\n"
 
 
+@pytest.mark.parametrize("command", [["check", PAPER], ["show", "table", PAPER, "t1"], ["show", "claims", PAPER]])
+def test_results_are_of_the_budget_in_use_or_of_a_prepared_one(inside, command):
+    done = fedrepro(*command, "--budget", "smoke")
+    fault = f"error: budget 'smoke' of {PAPER} is neither in use nor prepared"
+    assert (done.code, done.fault) == (2, f"{fault}: give one that is prepared (none), or leave --budget out.")
+
+
+def test_a_budget_is_one_of_a_papers(inside):
+    done = fedrepro("check", "--budget", "smoke")
+    assert (done.code, done.fault) == (2, "error: --budget is one of a paper's: name the paper, too.")
+
+
 def test_what_shows_results_needs_the_frames_alone(project, tmp_path, monkeypatch):
     for name in ("papers", "params.yaml"):
         (tmp_path / name).symlink_to(project[0] / name)

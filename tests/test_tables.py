@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedrepro.cli import show
 from fedrepro.errors import FedreproError, UsageError
+from fedrepro.papers.load import load_paper
 from fedrepro.records import paths
 from fedrepro.report import layout, write
 from fedrepro.results import evaluate
@@ -76,7 +77,7 @@ def test_terminal_shows_what_is_there_and_what_is_missing(motley):
 
 def test_a_table_is_shown_from_the_frames(motley, monkeypatch):
     monkeypatch.chdir(motley.root)
-    assert drawn(show.table(made.NAME, "t1", 80, wide=True)) == terminal(motley)
+    assert drawn(show.table(load_paper(made.NAME), "t1", 80, wide=True)) == terminal(motley)
 
 
 def test_report_needs_frames_of_every_run_and_of_this_budget(motley):
@@ -100,7 +101,7 @@ def test_report_needs_frames_of_every_run_and_of_this_budget(motley):
 def test_showing_an_unknown_table_names_the_closest(motley, monkeypatch):
     monkeypatch.chdir(motley.root)
     with pytest.raises(UsageError, match="unknown table of toy-2022 't2': there is t1"):
-        show.table(made.NAME, "t2", 80, wide=False)
+        show.table(motley, "t2", 80, wide=False)
 
 
 def terminal(toy):

@@ -28,6 +28,7 @@ from fedrepro.cli.options import (
     OneTable,
     Paper,
     Precision,
+    Prepared,
     Run,
     SaveModel,
     Seeds,
@@ -192,13 +193,14 @@ def report(
 def check(
     paper: OnePaper = None,
     table: OneTable = None,
+    budget: Prepared = None,
     as_json: AsJson = False,
     reasons: Annotated[bool, typer.Option("--reasons", help="Say why numbers are not within tolerance.")] = False,
 ) -> None:
     """Compare the reproduced numbers with the published ones; exit code 3 where one is outside and no reason is given.
 
-    The records are evaluated afresh, and must give the frames that `evaluate` wrote. Nothing is written. With TABLE
-    its row alone is shown; the verdict, in the last line, is about the whole paper.
+    The records are evaluated afresh, and must give the frames that `evaluate` wrote; a prepared budget has none.
+    Nothing is written. With TABLE its row alone is shown; the verdict, in the last line, is about the whole paper.
     """
     from fedrepro.files import json_text
     from fedrepro.report import verdict
@@ -206,7 +208,7 @@ def check(
 
     if as_json and (table or reasons):
         raise UsageError("--json has all tables, with reasons: leave TABLE and --reasons out.")
-    asked = papers(paper)
+    asked = papers(paper, budget)
     if table is not None:
         asked[0].table(table)
     found = check.check(asked)

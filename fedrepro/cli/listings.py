@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fedrepro.cli import held, options
-from fedrepro.cli.options import DataSets, Name, OnePaper, Wide, console, papers, place
+from fedrepro.cli.options import DataSets, Name, OnePaper, Prepared, Wide, console, papers, place
 
 data = typer.Typer(help="Datasets: what there is, getting it, checking it, looking at it.", no_args_is_help=True)
 show = typer.Typer(help="What there is: methods, datasets, papers, tables, claims, runs.", no_args_is_help=True)
@@ -116,20 +116,21 @@ _shows(
 def show_table(
     paper: Annotated[str, typer.Argument(parser=options.paper, help="A paper: `fedrepro show papers` lists them.")],
     table: Annotated[str, typer.Argument(help="A table of it: `fedrepro show tables` lists them.")],
+    budget: Prepared = None,
     wide: Wide = False,
 ) -> None:
     """Print one table from the frame that `evaluate` wrote: our numbers and the published ones."""
     from fedrepro.cli import show
 
-    console().print(show.table(paper, table, console().width, wide))
+    console().print(show.table(*papers(paper, budget), table, console().width, wide))
 
 
 @show.command("claims")
-def show_claims(paper: OnePaper = None, wide: Wide = False) -> None:
+def show_claims(paper: OnePaper = None, budget: Prepared = None, wide: Wide = False) -> None:
     """Print the claims of the papers and how they fare, from the frames that `evaluate` wrote."""
     from fedrepro.cli import show
 
-    console().print(show.claims(papers(paper), wide))
+    console().print(show.claims(papers(paper, budget), wide))
 
 
 show.command("runs")(held.show_runs)

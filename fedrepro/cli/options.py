@@ -65,6 +65,9 @@ Dataset = Annotated[
 Paper = Annotated[str | None, typer.Option(parser=paper, help="A paper: `fedrepro show papers` lists them.")]
 Run = Annotated[str | None, typer.Option(help="A planned run of the paper: `fedrepro show runs` lists them.")]
 Budget = Annotated[str | None, typer.Option(help="Another budget of the paper: `fedrepro show papers` lists them.")]
+Prepared = Annotated[
+    str | None, typer.Option("--budget", help="A prepared budget of the paper: its records are evaluated afresh.")
+]
 Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2; they train together.")]
 Sets = Annotated[
     list[str] | None,
@@ -115,11 +118,21 @@ OneTable = Annotated[
 Name = Annotated[str | None, typer.Argument(metavar="[DATASET]", help="A dataset or source; all without it.")]
 
 
-def papers(name: str | None = None) -> list[Loaded]:
-    """The paper of that name, or all."""
+def papers(name: str | None = None, budget: str | None = None) -> list[Loaded]:
+    """The paper of that name, at the budget in use or at a prepared one, or all."""
     from fedrepro.papers.load import load_paper, load_papers
 
-    return load_papers() if name is None else [load_paper(name)]
+    if name is None:
+        if budget is not None:
+            raise UsageError("--budget is one of a paper's: name the paper, too.")
+        return load_papers()
+    own = load_paper(name)
+    found = own.at(budget)
+    if found is not own and not found.prepared:
+        ready = ", ".join(each for each in own.spec.budgets if own.at(each).prepared) or "none"
+        fault = f"budget {budget!r} of {name} is neither in use nor prepared"
+        raise UsageError(f"{fault}: give one that is prepared ({ready}), or leave --budget out.")
+    return [found]
 
 
 def console(stderr: bool = False) -> Console:

@@ -12,7 +12,6 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedrepro.papers import load
 from fedrepro.papers.load import load_papers
 from fedrepro.papers.paper import Paper
 from fedrepro.records.curves import number, percent
@@ -174,26 +173,25 @@ def tables() -> Group:
     return index(("paper", "table", "cells", "runs", "title"), rows)
 
 
-def table(paper: str, table: str, width: int, wide: bool) -> Group | Text:
+def table(paper: Paper, table: str, width: int, wide: bool) -> Group | Text:
     """One table of a paper, short or `wide`.
 
     Raises UsageError for an unknown one, FedreproError where its frames are missing or stale.
     """
     from fedrepro.report import brief, layout
     from fedrepro.results.check import by_table
-    from fedrepro.results.evaluate import read
+    from fedrepro.results.evaluate import found
 
-    loaded = load.load_paper(paper)
-    loaded.table(table)
-    sheet = layout.sheet(loaded, table, by_table(loaded, read(loaded).cells)[table])
+    paper.table(table)
+    sheet = layout.sheet(paper, table, by_table(paper, found(paper).cells)[table])
     return layout.terminal(sheet) if wide else brief.table(sheet, width)
 
 
 def claims(papers: list[Paper], wide: bool) -> Group:
     """The claims of papers, short or `wide`; FedreproError where their frames are missing or stale."""
     from fedrepro.report import brief, claims, layout
-    from fedrepro.results.evaluate import read
+    from fedrepro.results.evaluate import found
 
-    found = [(paper, read(paper).claims) for paper in papers if paper.claims]
-    drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in found)
-    return Group(*drawn) if found else Group(Text("there are no claims"))
+    judged = [(paper, found(paper).claims) for paper in papers if paper.claims]
+    drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in judged)
+    return Group(*drawn) if judged else Group(Text("there are no claims"))

@@ -97,9 +97,9 @@ class Paper:
         return self if budget == self.budget else replace(self, budget=budget)
 
     @property
-    def prepared(self) -> bool:
-        """Whether the budget is one that is still to be trained, beside the one in use."""
-        return self.spec.budgets[self.budget].prepared
+    def prepared(self) -> str | None:
+        """The budget, if it is one that is still to be trained beside that in use, which commands must name."""
+        return self.budget if self.spec.budgets[self.budget].prepared else None
 
     def home(self, run: str, method: str) -> Path:
         """The folder of the record of a run by a method."""
@@ -202,7 +202,7 @@ class Paper:
 
     def run(self, run: str) -> RunConfig:
         """One run, as `runs` has it; UsageError as there, and with the closest name where there is none."""
-        return settled(self.name, run, self._draft(run), self.tuned, self.budget if self.prepared else None)
+        return settled(self.name, run, self._draft(run), self.tuned, self.prepared)
 
     def study(self, run: str) -> Study:
         """The search that a run needs, which may be named after another; UsageError where it needs none."""

@@ -72,7 +72,7 @@ def problems(paper: Paper, fresh: Reproduction) -> list[str]:
         found += [_outside(cell) for cell in own[own.status == "outside"].itertuples()]
         found += [_vain(cell) for cell in own[(own.status == "within") & (own.deviation != "")].itertuples()]
         found += _idle(paper, table, paper.table(table))
-    files = {} if fresh.faults else texts(paper, fresh)
+    files = {} if fresh.faults or paper.prepared else texts(paper, fresh)
     return found + [_unlike(path, paper) for path, text in files.items() if not _equals(path, text)]
 
 

@@ -74,6 +74,14 @@ def read(paper: Paper) -> Reproduction:
     return Reproduction(*found, {})
 
 
+def found(paper: Paper) -> Reproduction:
+    """The written reproduction, or that of a prepared budget, which is not written, from its records.
+
+    Raises FedreproError as `read`, and where no run of a prepared budget is recorded.
+    """
+    return evaluate(paper) if paper.prepared else read(paper)
+
+
 def _expected(paper: Paper, name: str) -> list[str]:
     """The least that a frame of a paper must have: its rows or their parts by name, and their runs."""
     if name == "cells":

@@ -45,7 +45,7 @@ def _panels(paper: Paper, name: str, spots: list, faults: dict[str, str]) -> Row
             point = _point(line, x, spec.quantity.metric, below, run)
             found.append(point | {"samples": run.record.samples, "capped": 0})
         else:
-            faults.setdefault(run.name, remedied(paper.name, run.name, f"{path} is missing"))
+            faults.setdefault(run.name, remedied(paper.name, run.name, f"{path} is missing", paper.prepared))
     return found
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedrepro.errors import FedreproError
+from fedrepro.errors import FedreproError, UsageError
+from fedrepro.papers.expand import at
 from fedrepro.papers.paper import Paper
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
@@ -159,18 +160,22 @@ def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[st
     """
     found, faults = {}, {}
     for name in names:
-        config = paper.run(name)
+        try:
+            config = paper.run(name)
+        except UsageError as error:  # its search comes first
+            faults[name] = str(error)
+            continue
         folder = paper.home(name, config.method)
         try:
             found[name] = Run(name, folder, config, _record(folder, paper, name, config))
         except FedreproError as error:
-            faults[name] = remedied(paper.name, name, str(error))
+            faults[name] = remedied(paper.name, name, str(error), paper.prepared)
     return found, faults
 
 
-def remedied(paper: str, run: str, fault: str) -> str:
-    """The sentence about a run's fault with what mends it."""
-    return f"{fault}: run `fedrepro train --paper {paper} --run {run}`."
+def remedied(paper: str, run: str, fault: str, budget: str | None = None) -> str:
+    """The sentence about a run's fault with what mends it; `budget`: a prepared one."""
+    return f"{fault}: run `fedrepro train --paper {paper} --run {run}{at(budget)}`."
 
 
 def _record(folder: Path, paper: Paper, name: str, config: RunConfig) -> Record:
