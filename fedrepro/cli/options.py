@@ -129,7 +129,7 @@ def papers(name: str | None = None, budget: str | None = None) -> list[Loaded]:
     own = load_paper(name)
     found = own.at(budget)
     if found is not own and not found.prepared:
-        ready = ", ".join(each for each in own.spec.budgets if own.at(each).prepared) or "none"
+        ready = ", ".join(key for key, each in own.spec.budgets.items() if each.prepared) or "none"
         fault = f"budget {budget!r} of {name} is neither in use nor prepared"
         raise UsageError(f"{fault}: give one that is prepared ({ready}), or leave --budget out.")
     return [found]

@@ -180,18 +180,18 @@ def table(paper: Paper, table: str, width: int, wide: bool) -> Group | Text:
     """
     from fedrepro.report import brief, layout
     from fedrepro.results.check import by_table
-    from fedrepro.results.evaluate import found
+    from fedrepro.results.evaluate import reproduction
 
     paper.table(table)
-    sheet = layout.sheet(paper, table, by_table(paper, found(paper).cells)[table])
+    sheet = layout.sheet(paper, table, by_table(paper, reproduction(paper).cells)[table])
     return layout.terminal(sheet) if wide else brief.table(sheet, width)
 
 
 def claims(papers: list[Paper], wide: bool) -> Group:
     """The claims of papers, short or `wide`; FedreproError where their frames are missing or stale."""
     from fedrepro.report import brief, claims, layout
-    from fedrepro.results.evaluate import found
+    from fedrepro.results.evaluate import reproduction
 
-    judged = [(paper, found(paper).claims) for paper in papers if paper.claims]
-    drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in judged)
-    return Group(*drawn) if judged else Group(Text("there are no claims"))
+    found = [(paper, reproduction(paper).claims) for paper in papers if paper.claims]
+    drawn = (layout.terminal(claims.sheet(*each)) if wide else brief.claims(*each) for each in found)
+    return Group(*drawn) if found else Group(Text("there are no claims"))

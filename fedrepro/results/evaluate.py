@@ -74,11 +74,8 @@ def read(paper: Paper) -> Reproduction:
     return Reproduction(*found, {})
 
 
-def found(paper: Paper) -> Reproduction:
-    """The written reproduction, or that of a prepared budget, which is not written, from its records.
-
-    Raises FedreproError as `read`, and where no run of a prepared budget is recorded.
-    """
+def reproduction(paper: Paper) -> Reproduction:
+    """The written reproduction, as `read`; that of a prepared budget, which is never written, as `evaluate`."""
     return evaluate(paper) if paper.prepared else read(paper)
 
 
