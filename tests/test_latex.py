@@ -33,10 +33,12 @@ def test_what_is_published_is_grey_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("letters", "size", "lies"), [(40, 9, False), (73, 8, False), (90, 9, True), (130, 7, True), (400, 5, True)]
+    ("letters", "size", "lies", "gap"),
+    [(40, 9, False, 2), (73, 8, False, 2), (90, 9, True, 2), (130, 7, True, 2), (400, 5, True, 1)],
 )
-def test_a_wide_table_gets_smaller_and_lies_down(letters, size, lies):
+def test_a_wide_table_gets_smaller_lies_down_and_loses_its_gaps(letters, size, lies, gap):
     drawn = latex.table(sheet("a" * letters, "1", "2"))
+    assert f"\\tabcolsep}}{{{gap}pt}}" in drawn
     assert f"\\begingroup\\fontsize{{{size}}}" in drawn
     assert ("\\begin{landscape}" in drawn) == ("\\end{landscape}" in drawn) == lies
 

@@ -15,22 +15,22 @@ SIGNS = {
 }  # fmt: skip
 PORTRAIT, LANDSCAPE = 345, 550  # points across the text of an article, standing and lying
 DIGITS = {9: 4.63, 8: 4.25, 7: 3.98, 6: 3.67, 5: 3.41}  # size of Computer Modern -> how wide a digit is, in points
-FITS = ((PORTRAIT, 9), (PORTRAIT, 8), *((LANDSCAPE, size) for size in DIGITS))  # across, size of the font
+# How a table may lie: points across, size of the font, points on both sides of a column.
+FITS = ((PORTRAIT, 9, 2), (PORTRAIT, 8, 2), *((LANDSCAPE, size, 2) for size in DIGITS), (LANDSCAPE, 5, 1))
 NOTES = 8  # size of the font below a table
-GAP = 2  # points on both sides of a column
 WIDE = {" ": 0.66, "±": 1.6, "×": 1.6, "✓": 1.5, "✗": 1.6} | dict.fromkeys(".,:;()[]|il-", 0.75)  # in digits
 
 
 def table(sheet: Sheet) -> str:
     """A longtable with booktabs for a plain article, the notes below; published numbers are grey."""
-    across, size = _fit(sheet)
+    across, size, gap = _fit(sheet)
     lying = across == LANDSCAPE
     heads = _heads(sheet.columns)
     lines = [
         f"% Written by `fedrepro report`. Needs \\usepackage{{{','.join(PACKAGES)}}} in a document of class article.",
         *(["\\begin{landscape}"] if lying else []),
         f"\\begingroup{_font(size)}",
-        f"\\setlength{{\\tabcolsep}}{{{GAP}pt}}\\setlength{{\\LTcapwidth}}{{\\linewidth}}",
+        f"\\setlength{{\\tabcolsep}}{{{gap}pt}}\\setlength{{\\LTcapwidth}}{{\\linewidth}}",
         f"\\begin{{longtable}}{{@{{}}{''.join('l' if column.flush else 'r' for column in sheet.columns)}@{{}}}}",
         f"\\caption{{{text(_caption(sheet.title))}}}\\\\",
         *("\\toprule", *heads, "\\midrule", "\\endfirsthead"),
@@ -63,11 +63,10 @@ def _caption(title: str) -> str:
     return f"{what[0].upper()}{what[1:]} ({number} of the paper)" if colon else title
 
 
-def _fit(sheet: Sheet) -> tuple[int, int]:
-    """How a table lies, and the largest size of the font in which it fits; the smallest one if it fits in none."""
-    digits = sum(_width(place, sheet) for place in range(len(sheet.columns)))
-    gaps = 2 * GAP * len(sheet.columns)
-    return next((fit for fit in FITS if DIGITS[fit[1]] * digits + gaps <= fit[0]), FITS[-1])
+def _fit(sheet: Sheet) -> tuple[int, int, int]:
+    """The first of FITS in which a table fits, with the largest font; the last one if it fits in none."""
+    digits, columns = sum(_width(place, sheet) for place in range(len(sheet.columns))), len(sheet.columns)
+    return next((fit for fit in FITS if DIGITS[fit[1]] * digits + 2 * fit[2] * columns <= fit[0]), FITS[-1])
 
 
 def _width(place: int, sheet: Sheet) -> float:
