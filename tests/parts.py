@@ -42,7 +42,7 @@ def only(paper: Paper, table: str, **wanted: str) -> list[Any]:
 
 def folder(paper: Paper, run: str) -> Path:
     """The folder of a run."""
-    return paper.home(run, paper.drafts()[run].config.method)
+    return paper.home(run, paper.drafts[run].config.method)
 
 
 def write(
@@ -53,5 +53,5 @@ def write(
 
 
 def _part(paper: Paper, name: str) -> tuple[Any, dict[str, str]]:
-    runs, found = current(paper, paper.drafts())
+    runs, found = current(paper, paper.drafts)
     return frames.frame(name, evaluate.PARTS[name].rows(paper, runs, found)), found

@@ -32,7 +32,7 @@ def axes(cell):
 
 def configs(paper, table):
     """(printed axes, configuration) of the cells of a table."""
-    return [(axes(cell), paper.drafts()[cell.runs[0]].config) for cell in paper.cells(table)]
+    return [(axes(cell), paper.drafts[cell.runs[0]].config) for cell in paper.cells(table)]
 
 
 # Cells and runs
@@ -71,8 +71,8 @@ def test_the_published_file_is_as_it_was_printed():
 )
 def test_runs_without_officehome(budget, runs):
     paper = lifted(NAME, budget)
-    assert len(paper.drafts()) == runs
-    assert {draft.config.dataset for draft in paper.drafts().values()} == {
+    assert len(paper.drafts) == runs
+    assert {draft.config.dataset for draft in paper.drafts.values()} == {
         "rotated-mnist", "pacs" if budget == "paper" else "pacs-112px"
     }  # fmt: skip
     assert paper.table_runs("table5") == paper.table_runs("table9") == []
@@ -101,8 +101,8 @@ def test_settings_are_the_paper_s():
 
 
 def test_desk_shortens_three_methods_on_rotated_mnist_and_makes_pacs_small():
-    drafts = lifted(NAME, "paper").drafts()
-    for run, draft in lifted(NAME, "desk").drafts().items():
+    drafts = lifted(NAME, "paper").drafts
+    for run, draft in lifted(NAME, "desk").drafts.items():
         config, own = draft.config, drafts[run].config
         assert (config.precision, config.seeds) == ("bf16", (0,))
         if config.dataset == "rotated-mnist":
@@ -116,7 +116,7 @@ def test_desk_shortens_three_methods_on_rotated_mnist_and_makes_pacs_small():
 
 
 def test_desk_more_is_desk_but_for_what_an_audit_asked_for():
-    desk, more, paper = (lifted(NAME, budget).drafts() for budget in ("desk", "desk-more", "paper"))
+    desk, more, paper = (lifted(NAME, budget).drafts for budget in ("desk", "desk-more", "paper"))
     table3 = {run for run in more if run.startswith("rotated-mnist-fedavg") and run.endswith("r80-k200")}
     whole = {run for run in more if run.startswith(("rotated-mnist-gen-afl", "rotated-mnist-mm-rex"))}
     asked = [("fedavg", each, "-r80-k200") for each in ("none", "rot45", "blur")]
@@ -148,7 +148,7 @@ def test_norms_are_of_the_runs_of_other_tables_which_alone_measure_them():
     assert {config.rounds * config.hyper["steps"] for _, config in configs(paper, "table7")} == {320 * 200}
     assert set(paper.table_runs("table8")) < set(paper.table_runs("table4"))
     assert set(paper.table_runs("table9")) < set(paper.table_runs("table5"))
-    measuring = {run for run, draft in paper.drafts().items() if draft.config.watch.grad_norm}
+    measuring = {run for run, draft in paper.drafts.items() if draft.config.watch.grad_norm}
     assert measuring == {run for table in TESTS for run in paper.table_runs(table)}
     assert len(measuring) == 6 + 3 + 3
 
@@ -170,7 +170,7 @@ def test_methods_and_datasets_know_every_setting(budget):
     from fedrepro import data, methods
 
     paper = lifted(NAME, budget) if budget == "smoke" else everything(NAME, budget)
-    for draft in paper.drafts().values():
+    for draft in paper.drafts.values():
         assert draft.config.hyper.keys() <= methods.find(draft.config.method).hyper.keys()
         assert draft.config.data.keys() <= data.parameters(draft.config.dataset).keys()
 

@@ -73,7 +73,7 @@ def test_runs_without_cinic(budget, runs):
     Beside desk: 12 by another reading of Tables 5 and 6, a run of 25,000 iterations.
     """
     paper = lifted(NAME, budget)
-    assert len(paper.drafts()) == runs
+    assert len(paper.drafts) == runs
     assert paper.table_runs("table3") == []
 
 
@@ -82,7 +82,7 @@ def test_settings_are_the_paper_s():
     methods = {"Backbone": "gan-backbone", "GMAN*": "gman"}
     for table in ("table1", "table2", "table4", "table5", "table6"):
         for cell in paper.cells(table):
-            facts, configs = cell.facts, [paper.drafts()[run].config for run in cell.runs]
+            facts, configs = cell.facts, [paper.drafts[run].config for run in cell.runs]
             assert [config.hyper["batch"] for config in configs] == [32, 64]
             for config in configs:
                 assert config.method == methods.get(cell.method, cell.method.lower())
@@ -98,7 +98,7 @@ def test_settings_are_the_paper_s():
 
 
 def test_desk_more_has_all_that_desk_has_and_what_an_audit_asked_for():
-    desk, more = lifted(NAME, "desk").drafts(), lifted(NAME, "desk-more").drafts()
+    desk, more = lifted(NAME, "desk").drafts, lifted(NAME, "desk-more").drafts
     assert all(more[run] == draft for run, draft in desk.items())
     fresh = {run: draft.config for run, draft in more.items() if run not in desk}
     linear = [run.removesuffix("-linear") for run, config in fresh.items() if config.hyper["loss"] == "bce-linear"]
@@ -131,7 +131,7 @@ def test_every_checkpoint_is_watched(budget):
     paper = lifted(NAME, budget)
     for table in TABLES:
         parts = paper.table(table).checkpoints
-        for config in (paper.drafts()[run].config for run in paper.table_runs(table)):
+        for config in (paper.drafts[run].config for run in paper.table_runs(table)):
             assert config.rounds % parts == 0
             assert config.rounds // parts % config.watch.test_every == 0
     assert [paper.table(table).checkpoints for table in TABLES] == [2, 2, 6, 2, 2, 2]
@@ -139,13 +139,13 @@ def test_every_checkpoint_is_watched(budget):
 
 def test_desk_has_batches_of_32_for_a_tenth_of_the_iterations_and_smoke_a_run_of_each_kind(loaded):
     desk, smoke = lifted(NAME, "desk"), lifted(NAME, "smoke")
-    images = [draft.config for draft in desk.drafts().values() if draft.config.dataset.startswith("gan-")]
+    images = [draft.config for draft in desk.drafts.values() if draft.config.dataset.startswith("gan-")]
     assert {(c.rounds, c.hyper["batch"], c.precision, c.watch.extractor) for c in images} == {(5000, 32, "bf16", "cnn")}
-    found = {(draft.config.method, draft.config.dataset) for draft in smoke.drafts().values()}
+    found = {(draft.config.method, draft.config.dataset) for draft in smoke.drafts.values()}
     kinds = {"gan-backbone", "md-gan", "gman", "gman-0", "f2u", "f2a"}
     assert {method for method, _ in found} == kinds
     assert {dataset for _, dataset in found} == {"gan-digits", "mixture-1d", "mixture-2d"}
-    assert len(smoke.drafts()) <= 11
+    assert len(smoke.drafts) <= 11
     assert set(smoke.figures) == {"fig3-mnist", "fig4", "fig5", "fig6-mnist"}
 
 
@@ -153,7 +153,7 @@ def test_desk_has_batches_of_32_for_a_tenth_of_the_iterations_and_smoke_a_run_of
 def test_methods_and_datasets_know_every_setting(budget):
     from fedrepro import data, methods
 
-    for draft in lifted(NAME, budget).drafts().values():
+    for draft in lifted(NAME, budget).drafts.values():
         assert draft.config.hyper.keys() <= methods.find(draft.config.method).hyper.keys()
         assert draft.config.data.keys() <= data.parameters(draft.config.dataset).keys()
 
@@ -221,7 +221,7 @@ def beside(tmp_path):
         paper = replace(lifted(NAME, budget), root=tmp_path)
 
         def write(run, curves, samples=None, status="finished", **metrics):
-            seeds = paper.drafts()[run].config.seeds
+            seeds = paper.drafts[run].config.seeds
             record = made.record(paper, run, [(0, 0)] * len(seeds))
             for entry in record["seeds"].values():
                 entry |= {"metrics": metrics, "status": status}

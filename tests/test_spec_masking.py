@@ -30,19 +30,19 @@ def test_gma_has_a_cell_for_every_published_number():
 @pytest.mark.parametrize(("budget", "runs"), [("paper", 96), ("desk", 92)])
 def test_gma_has_its_tables_without_femnist_and_its_figures(budget, runs):
     paper = lifted("gma-2022", budget)
-    assert len(paper.drafts()) == runs
+    assert len(paper.drafts) == runs
     assert [len(paper.table_runs(table)) for table in ("table1", "table2")] == [30, 40]
     assert paper.figures == ["fig1b", "fig1c", "tau"]
-    assert {len(draft.config.seeds) for draft in paper.drafts().values()} == {3}
+    assert {len(draft.config.seeds) for draft in paper.drafts.values()} == {3}
     rounds, epochs = {"paper": (100, 5), "desk": (50, 1)}[budget]
     for run in (run for table in paper.spec.tables for run in paper.table_runs(table)):
-        config = paper.drafts()[run].config
+        config = paper.drafts[run].config
         assert (config.rounds, config.hyper["epochs"], config.watch.test_every) == (rounds, epochs, 1)
 
 
 @pytest.mark.parametrize("budget", ["paper", "desk"])
 def test_masked_and_plain_runs_differ_in_the_mask_alone(budget):
-    drafts = everything("gma-2022", budget).drafts()
+    drafts = everything("gma-2022", budget).drafts
     masked = [run for run, draft in drafts.items() if "-gma" in run and draft.config.hyper["tau"] == 0.4]
     pairs = [(drafts[run.replace("-gma", "-avg")], drafts[run]) for run in masked]
     assert len(pairs) == 40 + 5 + 5 + 3  # the tables, figures 1(a), 1(b) and 1(c)
@@ -56,7 +56,7 @@ def test_masked_and_plain_runs_differ_in_the_mask_alone(budget):
 @pytest.mark.parametrize("budget", ["paper", "desk"])
 def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
     paper = everything("gma-2022", budget)
-    drafts = paper.drafts()
+    drafts = paper.drafts
     plain = {run for table in paper.spec.tables for run in paper.table_runs(table) if run.endswith("-avg")}
     assert {draft.study.run for draft in drafts.values()} == plain
     assert len(plain) == 40
@@ -75,7 +75,7 @@ def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
 @pytest.mark.parametrize("budget", ["paper", "desk"])
 def test_the_values_of_a_figure_are_those_of_its_runs(budget):
     paper = everything("gma-2022", budget)
-    drafts = paper.drafts()
+    drafts = paper.drafts
     for spot, run in paper.spots("fig1b"):
         assert drafts[run].config.hyper["epochs"] == int(spot.x)
     for spot, run in paper.spots("fig1c"):
@@ -88,7 +88,7 @@ def test_the_values_of_a_figure_are_those_of_its_runs(budget):
 @pytest.mark.parametrize("budget", ["paper", "desk"])
 def test_femnist_is_dealt_by_writer(budget):
     paper = everything("gma-2022", budget)
-    for run, draft in paper.drafts().items():
+    for run, draft in paper.drafts.items():
         if draft.config.dataset == "femnist":
             assert draft.config.data["partition"] == "writers"
             assert draft.config.data.get("held_out", 0) == (0.1 if "unseen" in run else 0)
@@ -122,7 +122,7 @@ def test_prepared_tables_have_their_local_work_and_three_labels_in_table_2(budge
     paper, (rounds, epochs) = lifted("gma-2022", budget), WORK[budget]
     for table, labels in (("table1", 2), ("table2", 3)):
         for cell in paper.cells(table):
-            for config in (paper.drafts()[run].config for run in cell.runs):
+            for config in (paper.drafts[run].config for run in cell.runs):
                 assert (config.rounds, config.hyper["epochs"], config.seeds) == (rounds, epochs, (0, 1, 2))
                 if config.data["partition"] == "label-count":
                     assert config.data["labels_per_client"] == labels
@@ -134,14 +134,14 @@ def test_prepared_figures_keep_their_own_epochs(budget):
     paper = lifted("gma-2022", budget)
     assert paper.figures == ["fig1b", "fig1c", "mask-tau", "mask-server"]
     for spot, run in paper.spots("fig1b"):
-        assert paper.drafts()[run].config.hyper["epochs"] == int(spot.x)
+        assert paper.drafts[run].config.hyper["epochs"] == int(spot.x)
     for _, run in paper.spots("fig1c"):
-        assert paper.drafts()[run].config.hyper["epochs"] == 1
+        assert paper.drafts[run].config.hyper["epochs"] == 1
 
 
 @pytest.mark.parametrize("budget", WORK)
 def test_the_last_points_of_a_prepared_search_train_as_long_as_the_runs(budget):
-    drafts = lifted("gma-2022", budget).drafts()
+    drafts = lifted("gma-2022", budget).drafts
     for draft in (draft for draft in drafts.values() if draft.study):
         rule, (*shorter, last) = draft.study.rule, draft.study.rule.stages(draft.study.config)
         assert {point.rounds for point in last.values()} == {draft.config.rounds}
@@ -180,7 +180,7 @@ def test_two_labels_are_the_runs_of_desk(budget):
 
 @pytest.mark.parametrize(("budget", "steps"), [("rounds-100", (93, 78)), ("epochs-5", (465, 390))])
 def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size(budget, steps):
-    drafts = load_paper("gma-2022", REPO).at(budget).drafts()
+    drafts = load_paper("gma-2022", REPO).at(budget).drafts
     own = {run: draft for run, draft in drafts.items() if run.endswith("-equal-steps")}
     assert len(own) == 10
     for run, draft in own.items():
@@ -194,22 +194,22 @@ def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size(budget, steps):
 
 def test_the_server_rate_is_searched_again_with_and_without_the_mask_once_plain_averaging_has_the_clients():
     paper, run = load_paper("gma-2022", REPO).at("epochs-5"), "mnist-fedavg-noniid-gma-own-server-rate"
-    first = paper.drafts()[run]
-    assert first.study == paper.drafts()["mnist-fedavg-noniid-avg"].study
+    first = paper.drafts[run]
+    assert first.study == paper.drafts["mnist-fedavg-noniid-avg"].study
     missing = f"run '{run}' .*has no lr and server_lr yet: .*--run mnist-fedavg-noniid-avg --budget epochs-5`"
     with pytest.raises(UsageError, match=missing):
         paper.run(run)
     found = Tuned(chosen={"lr": 0.03}, config_digest=first.study.digest())
-    second = replace(paper, tuned={first.study.name: found}).drafts()[run]
+    second = replace(paper, tuned={first.study.name: found}).drafts[run]
     assert (second.study.run, unset(second.study.config)) == (run, ["server_lr"])
     points = second.study.points.values()
     assert {(point.hyper["lr"], point.hyper["mask"]) for point in points} == {(0.03, "soft")}
     assert {point.hyper["server_lr"] for point in points} == {0.5, 1.0, 1.5, 2.0, 3.0}
-    plain = replace(paper, tuned={first.study.name: found}).drafts()[run.replace("gma", "avg")].study.points.values()
+    plain = replace(paper, tuned={first.study.name: found}).drafts[run.replace("gma", "avg")].study.points.values()
     tried = {("none", point.hyper["server_lr"]) for point in points}
     assert {(point.hyper["mask"], point.hyper["server_lr"]) for point in plain} == tried
     stale = found.model_copy(update={"config_digest": "0" * 64})
-    assert replace(paper, tuned={first.study.name: stale}).drafts()[run] == first
+    assert replace(paper, tuned={first.study.name: stale}).drafts[run] == first
     both = Tuned(chosen={"server_lr": 2.0}, config_digest=second.study.digest())
     done = replace(paper, tuned={first.study.name: found, second.study.name: both}).run(run)
     assert (done.hyper["lr"], done.hyper["server_lr"], done.hyper["mask"]) == (0.03, 2.0, "soft")
@@ -217,7 +217,7 @@ def test_the_server_rate_is_searched_again_with_and_without_the_mask_once_plain_
 
 def test_the_pilot_is_a_seed_of_the_runs_that_it_decides_on():
     paper = load_paper("gma-2022", REPO)
-    pilot, whole = paper.at("pilot").drafts(), paper.at("epochs-5").drafts()
+    pilot, whole = paper.at("pilot").drafts, paper.at("epochs-5").drafts
     assert len(pilot) == 8
     for run, draft in pilot.items():
         assert draft.config == whole[run].config.model_copy(update={"seeds": (0,)})
@@ -228,7 +228,7 @@ def test_the_pilot_is_a_seed_of_the_runs_that_it_decides_on():
 @pytest.mark.parametrize("budget", LAST)
 def test_ablations_change_the_mask_or_the_server_alone(budget):
     paper = load_paper("gma-2022", REPO).at(budget)
-    drafts = paper.drafts()
+    drafts = paper.drafts
     plain = {name: drafts[f"{name}-fedavg-noniid-avg"] for name in ("mnist", "fedcmnist")}
     own = {"mask", "tau", "rescale", "server_lr"}
     for figure, count in (("mask-tau", 20), ("mask-server", 18 if budget == "epochs-5" else 30)):
@@ -248,7 +248,7 @@ def test_ablations_change_the_mask_or_the_server_alone(budget):
 
 @pytest.mark.parametrize("budget", LAST)
 def test_readings_of_the_colours_change_the_colours_alone(budget):
-    drafts = load_paper("gma-2022", REPO).at(budget).drafts()
+    drafts = load_paper("gma-2022", REPO).at(budget).drafts
     for end, runs, change in (
         ("ten-draws", 2, {"seeds": tuple(range(10))}),
         ("any-colours", 4, {"data": {"distance": 0.0, "contrast": 0.0}}),
@@ -282,12 +282,12 @@ def test_fedgma_prints_no_number_and_draws_four_figures():
     assert (made.printed(paper), paper.spec.tables) == ({}, {})
     assert paper.figures == ["fig2a", "fig2b", "fig2c", "fig2d"]
     assert [len(paper.figure_runs(figure)) for figure in paper.figures] == [5] * 4
-    assert len(paper.drafts()) == 20
+    assert len(paper.drafts) == 20
 
 
 @pytest.mark.parametrize(("budget", "net"), [("paper", "cnn-large"), ("desk", "cnn")])
 def test_fedgma_trains_its_clients_as_its_baseline_does(budget, net):
-    drafts = lifted("fedgma-2021", budget).drafts()
+    drafts = lifted("fedgma-2021", budget).drafts
     own = {"threshold": 0.8, "mask_rule": "formula", "gradient": "initial"}
     for run, draft in ((run, draft) for run, draft in drafts.items() if "-fedgma" in run):
         plain = drafts[run.split("-step")[0].replace("fedgma", "fedavg")].config
@@ -303,17 +303,17 @@ def test_fedgma_trains_its_clients_as_its_baseline_does(budget, net):
 def test_fedgma_at_300_rounds_is_that_of_desk_for_longer():
     desk, long = (load_paper("fedgma-2021", REPO).at(budget) for budget in ("desk", "rounds-300"))
     assert long.figures == [f"fig2{panel}-300" for panel in "abcd"]
-    steps = {run.partition("-step-")[2].replace("-", ".", 1) for run in long.drafts()}
+    steps = {run.partition("-step-")[2].replace("-", ".", 1) for run in long.drafts}
     assert steps == {"", "0.05", "0.1", "0.2", "0.5", "1"}
-    assert len(long.drafts()) == 24
-    for run in long.drafts().keys() & desk.drafts().keys():
+    assert len(long.drafts) == 24
+    for run in long.drafts.keys() & desk.drafts.keys():
         watch = desk.run(run).watch.model_copy(update={"train_every": 1})
         assert long.run(run) == desk.run(run).model_copy(update={"rounds": 300, "watch": watch})
     claims = ["masking", "heterogeneity", "step", "speed"]
     assert list(desk.claims) == claims
     assert list(long.claims) == [*(f"{claim}-300" for claim in claims), "learned-two", "learned-ten"]
     compared = {run for claim in long.claims for each in long.comparisons(claim) for run in each.runs}
-    assert compared == long.drafts().keys()
+    assert compared == long.drafts.keys()
 
 
 def test_fedgma_smoke_has_both_methods_and_both_datasets():
@@ -330,7 +330,7 @@ def test_fedgma_smoke_has_both_methods_and_both_datasets():
 @pytest.mark.parametrize("budget", ["paper", "desk", "smoke"])
 def test_methods_and_datasets_know_every_setting(name, budget):
     paper = lifted(name, budget) if budget == "smoke" else everything(name, budget)
-    for draft in paper.drafts().values():
+    for draft in paper.drafts.values():
         assert draft.config.hyper.keys() <= methods.find(draft.config.method).hyper.keys()
         assert draft.config.data.keys() <= parameters(draft.config.dataset).keys()
 
@@ -362,12 +362,12 @@ def test_a_budget_may_leave_out_cells_of_a_figure(tmp_path):
     spec = TABLELESS + FIGURE
     paper = load_paper(made.NAME, made.paper(tmp_path, spec=spec))
     assert (paper.figure_runs("f1"), paper.left_out("f1")) == (list(made.RUNS[1:]), [])
-    assert list(paper.at("smoke").drafts()) == ["toys-plain"]
+    assert list(paper.at("smoke").drafts) == ["toys-plain"]
     some = load_paper(made.NAME, made.paper(tmp_path, spec=spec.replace('{ budget = "smoke" }', '{ type = "none" }')))
     some = replace(some, budget="smoke")
     assert (some.figures, some.figure_runs("f1"), some.left_out("f1")) == (["f1"], [made.RUNS[1]], ["too dear"])
     assert (paper.not_shown("f1"), some.not_shown("f1")) == ([], ["Not shown: type parallel: too dear."])
-    assert list(some.drafts()) == list(made.RUNS[:2])
+    assert list(some.drafts) == list(made.RUNS[:2])
 
 
 def test_a_figure_without_any_cell_says_why(tmp_path):

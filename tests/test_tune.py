@@ -148,15 +148,15 @@ def test_a_curve_without_the_metric_or_with_too_little_of_it_is_refused():
 
 
 def test_ties_go_to_the_first_and_diverged_points_lose():
-    assert tune.choose({"a": 0.5, "b": 0.7, "c": 0.7}) == "b"
-    assert tune.choose({"a": None, "b": 0.0}) == "b"
-    assert tune.choose({"a": None, "b": None}) is None
+    assert tune.ranked({"a": 0.5, "b": 0.7, "c": 0.7}) == ["b", "c", "a"]
+    assert tune.ranked({"a": None, "b": 0.0}) == ["b"]
+    assert tune.ranked({"a": None, "b": None}) == []
 
 
 @pytest.mark.slow
 @given(st.dictionaries(st.text(), st.none() | st.floats(0, 1)))
 def test_the_choice_is_the_first_that_no_other_beats(scores):
-    best = tune.choose(scores)
+    best = next(iter(tune.ranked(scores)), None)
     there = [score for score in scores.values() if score is not None]
     if best is None:
         assert there == []

@@ -6,14 +6,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from fedrepro.records.curves import latest
+
 if TYPE_CHECKING:
-    from fedrepro.training.lanes import Lane
     from fedrepro.training.train import Training
 
 INTERVAL = 30.0  # seconds between plain lines
@@ -64,13 +64,9 @@ def facts(training: Training, left: float | None) -> str:
     parts = [f"round {training.round}/{training.config.rounds}", f"{running} running"]
     if ended := len(training.lanes) - running:
         parts.append(f"{ended} ended")
-    accuracies = [value for value in map(_accuracy, training.running or training.lanes) if value is not None]
-    if accuracies:
-        parts.append(f"train accuracy {fmean(accuracies):.1%}")
+    accuracy = latest((lane.curve for lane in training.running or training.lanes), "train_accuracy")
+    if accuracy is not None:
+        parts.append(f"train accuracy {accuracy:.1%}")
     if left is not None and running:
         parts.append(f"ETA {timedelta(seconds=round(left))}")
     return ", ".join(parts)
-
-
-def _accuracy(lane: Lane) -> float | None:
-    return next((value for _, metric, value in reversed(lane.curve) if metric == "train_accuracy"), None)

@@ -156,7 +156,7 @@ def manifest(content: dict) -> Text:
 def papers() -> Group:
     """All papers with a spec, and the budget in use."""
     rows = (
-        (each.name, each.budget, ", ".join(each.spec.budgets), str(len(each.spec.tables)), str(len(each.drafts())))
+        (each.name, each.budget, ", ".join(each.spec.budgets), str(len(each.spec.tables)), str(len(each.drafts)))
         + (each.spec.title,)
         for each in load_papers()
     )

@@ -55,7 +55,7 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     paper = Paper(name, root, budget, spec, tuned)
     for each in [paper.at(budget) for budget in spec.budgets]:
         try:
-            each.drafts()
+            _ = each.drafts
             for claim in each.claims:
                 each.comparisons(claim), each.references(claim)
         except UsageError as error:

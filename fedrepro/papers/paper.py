@@ -192,13 +192,20 @@ class Paper:
 
     # Runs
 
+    @cached_property
     def drafts(self) -> dict[str, Draft]:
         """Every run before its study: all that the cells of tables and figures need."""
-        return self._drafts
+        drafts: dict[str, Draft] = {}
+        for each in self._filled:
+            if each.wanted:
+                draft = expand.draft(self.spec, each.cell, self.budget, self.tuned)
+                if drafts.setdefault(each.run, draft) != draft:
+                    raise UsageError(f"two settings share the name {each.run!r}; rename one.")
+        return drafts
 
     def runs(self) -> dict[str, RunConfig]:
         """Every run, with what its study found; UsageError where a study is still to be made, or is stale."""
-        return {run: self.run(run) for run in self._drafts}
+        return {run: self.run(run) for run in self.drafts}
 
     def run(self, run: str) -> RunConfig:
         """One run, as `runs` has it; UsageError as there, and with the closest name where there is none."""
@@ -216,16 +223,6 @@ class Paper:
         draft = self._draft(run)
         found = self.tuned.get(draft.study.name) if draft.study else None
         return {key: value for key, value in (found.chosen if found else {}).items() if key in unset(draft.config)}
-
-    @cached_property
-    def _drafts(self) -> dict[str, Draft]:
-        drafts: dict[str, Draft] = {}
-        for each in self._filled:
-            if each.wanted:
-                draft = expand.draft(self.spec, each.cell, self.budget, self.tuned)
-                if drafts.setdefault(each.run, draft) != draft:
-                    raise UsageError(f"two settings share the name {each.run!r}; rename one.")
-        return drafts
 
     @cached_property
     def _filled(self) -> list[Filled]:
@@ -250,14 +247,14 @@ class Paper:
         return {frozenset(each.place.items()): each.run for each in self._filled}
 
     def _draft(self, run: str) -> Draft:
-        return _find(self._drafts, run, f"run of {self.name}")
+        return _find(self.drafts, run, f"run of {self.name}")
 
     def _run_of(self, claim: str, cell: Point) -> str | None:
         """The run of a cell of a table or figure; None where the budget leaves it out."""
         run = self._places.get(frozenset(cell.items()))
         if run is None:
             raise UsageError(f"claims.{claim}: no table and no figure has the cell {words(cell)}.")
-        return run if run in self._drafts else None
+        return run if run in self.drafts else None
 
     def _spots(self, figure: str) -> list[tuple[Spot, Remark | None]]:
         """Where a figure shows its cells, each with the remark that says why it is not run."""

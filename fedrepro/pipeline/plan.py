@@ -134,7 +134,7 @@ def plan(papers: Iterable[Paper], only: Only = Only(), budget: str | None = None
 
 def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     """Add a run and, unless it is recorded, the jobs that it takes; `own`: the paper at the budget in use."""
-    draft, other = paper.drafts()[run], None if paper is own else paper.budget
+    draft, other = paper.drafts[run], None if paper is own else paper.budget
     data.find(draft.config.dataset)  # an unknown one is refused
     config = settled_run(paper, run)
     trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
@@ -178,7 +178,7 @@ def _place(own: Paper, paper: Paper, run: str, config: RunConfig) -> Place:
     """
     if paper.prepared:
         return place(paper, run, config)
-    if paper is own or (run in own.drafts() and config == settled_run(own, run)):
+    if paper is own or (run in own.drafts and config == settled_run(own, run)):
         return place(own, run, config)
     return adhoc(config)
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerContext
-from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
@@ -22,6 +21,7 @@ from fedrepro.errors import FedreproError, Interrupted
 from fedrepro.pipeline import run as pipeline
 from fedrepro.pipeline.plan import Job
 from fedrepro.records.config import RunConfig
+from fedrepro.records.curves import latest
 from fedrepro.training.signals import STOPPING
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ class Pipe:
         now = time.monotonic()
         if now >= self.due or not training.running:
             self.due = now + TICK
-            lanes = training.running or training.lanes
-            loss = _latest(lanes, "train_loss", "generator_loss")
-            self.tell("at", training.round, training.config.rounds, loss, _latest(lanes, "train_accuracy"))
+            seen = [lane.curve for lane in training.running or training.lanes]
+            loss, accuracy = latest(seen, "train_loss", "generator_loss"), latest(seen, "train_accuracy")
+            self.tell("at", training.round, training.config.rounds, loss, accuracy)
 
     def say(self, line: str) -> None:
         """Tell a line."""
@@ -103,13 +103,6 @@ class Printed:
     def say(self, line: str) -> None:
         """Print a line."""
         print(line, flush=True)
-
-
-def _latest(lanes: list, *metrics: str) -> float | None:
-    """The mean over seeds of the latest value of the first of these metrics that a curve has."""
-    found = [next((value for _, name, value in reversed(lane.curve) if name in metrics), None) for lane in lanes]
-    there = [value for value in found if value is not None]
-    return fmean(there) if there else None
 
 
 def child(

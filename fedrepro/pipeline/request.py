@@ -64,7 +64,7 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
     paper = load_paper(request.paper)
     asked = paper.at(request.budget)
     home = asked if asked.prepared and not request.compare else paper
-    planned = home.run(request.run) if request.run in home.drafts() else None  # another budget may have more runs
+    planned = home.run(request.run) if request.run in home.drafts else None  # another budget may have more runs
     config = changed(asked.run(request.run), request)
     if request.compare:
         if config != planned:

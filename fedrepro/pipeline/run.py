@@ -71,7 +71,7 @@ def wanted(papers: Iterable[Paper], only: Only) -> list[tuple[Paper, list[str]]]
     of = " and ".join(paper.name for paper in papers)
     named = {
         "method": lambda: {each for p in papers for b in p.spec.budgets for each in _methods(p.at(b)).values()},
-        "run": lambda: {run for paper in papers for run in paper.drafts()},
+        "run": lambda: {run for paper in papers for run in paper.drafts},
         "table": lambda: {table for paper in papers for table in paper.spec.tables},
         "figure": lambda: {figure for paper in papers for figure in paper.spec.figures},
     }
@@ -85,18 +85,18 @@ def wanted(papers: Iterable[Paper], only: Only) -> list[tuple[Paper, list[str]]]
 def _shown(paper: Paper, only: Only) -> Iterable[str]:
     """The runs of the table and of the figure that are meant, or all."""
     if only.table is None and only.figure is None:
-        return paper.drafts()
+        return paper.drafts
     found = paper.table_runs(only.table) if only.table in paper.spec.tables else []
     return dict.fromkeys([*found, *(paper.figure_runs(only.figure) if only.figure in paper.spec.figures else [])])
 
 
 def _meant(paper: Paper, run: str, only: Only) -> bool:
-    return only.run in (None, run) and only.method in (None, paper.drafts()[run].config.method)
+    return only.run in (None, run) and only.method in (None, paper.drafts[run].config.method)
 
 
 def _methods(paper: Paper) -> dict[str, str]:
     """Run -> the method that it is by."""
-    return {run: draft.config.method for run, draft in paper.drafts().items()}
+    return {run: draft.config.method for run, draft in paper.drafts.items()}
 
 
 def place(paper: Paper, run: str, config: RunConfig) -> Place:

@@ -18,10 +18,10 @@ from fedrepro.files import write_json
 from fedrepro.papers.expand import Study
 from fedrepro.papers.load import load_paper
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.tuning import Search, unset
+from fedrepro.papers.schema.tuning import Search, point_name, unset
 from fedrepro.pipeline.run import studied
 from fedrepro.records import paths, record
-from fedrepro.records.curves import Curve, digits
+from fedrepro.records.curves import Curve, digits, number
 from fedrepro.records.record import Record, Seed
 from fedrepro.training import runs
 
@@ -71,9 +71,10 @@ def try_point(spec: Paper, study: Study, point: str, shown: Shown, **how) -> Rec
 
 
 def words(entry: dict) -> str:
-    """An entry of tuned.json for a reader."""
+    """An entry of tuned.json for a reader, with the score: the best point may be no better than chance."""
     chosen = ", ".join(f"{key} {value}" for key, value in entry["chosen"].items())
-    return f"{chosen}, the best of {len(entry['scores'])} points"
+    metric, scores = entry["metric"], entry["scores"]
+    return f"{chosen}, the best of {len(scores)} points: {metric} {number(metric, scores[point_name(entry['chosen'])])}"
 
 
 def score(search: Search, curve: list[Curve], last: int | None = None) -> float | None:
@@ -110,12 +111,6 @@ def ranked(scores: dict[str, float | None]) -> list[str]:
     return sorted((name for name in scores if scores[name] is not None), key=scores.get, reverse=True)
 
 
-def choose(scores: dict[str, float | None]) -> str | None:
-    """The point with the highest score, the first of equals; None where all diverged, and so have no score."""
-    there = {name: score for name, score in scores.items() if score is not None}
-    return max(there, key=there.get, default=None)
-
-
 def enter(path: Path, run: str, entry: dict) -> None:
     """Set one entry of tuned.json, in the order of the names."""
     lock = paths.STATE.parent / "tuned.lock"
@@ -133,10 +128,10 @@ def search(study: Study, train: Train) -> dict:
     """
     rule, stages, every = study.rule, study.rule.stages(study.config), {}
     left, count = list(range(len(stages[0]))), len(stages[0])
-    for number, stage in enumerate(map(list, stages)):
-        last, scores = max(rule.last >> rule.halvings - number, 1), {}
+    for at, stage in enumerate(map(list, stages)):
+        last, scores = max(rule.last >> rule.halvings - at, 1), {}
         for place, index in enumerate(left):
-            if place >= count and choose(scores) is not None:
+            if place >= count and ranked(scores):
                 break
             ended, curve = train(stage[index])
             scores[stage[index]] = None if out(rule, ended, curve) else score(rule, curve, last)
@@ -144,7 +139,7 @@ def search(study: Study, train: Train) -> dict:
         count = math.ceil(count / 2)
         better = [stage.index(point) for point in ranked(scores)]
         left = [*sorted(better[:count]), *better[count:], *left[len(scores) :]]
-    best = choose(scores)
+    best = next(iter(ranked(scores)), None)
     if best is None:
         fault = "diverged" if rule.fall is None else "diverged, lost a client's update or fell too far"
         raise FedreproError(f"every point of the search of {study.name} {fault}: give search.grid smaller values.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 Curve = tuple[int, str, float]  # round, metric, value
@@ -45,6 +45,13 @@ def reduced(values: Sequence[float]) -> tuple[float, float]:
     """Mean over the seeds and spread, the population's standard deviation; NaN where there are none, or one."""
     mean = statistics.fmean(values) if values else math.nan
     return mean, statistics.pstdev(values) if len(values) > 1 else math.nan
+
+
+def latest(curves: Iterable[Sequence[Curve]], *metrics: str) -> float | None:
+    """The mean over curves of the latest value of any of these metrics; None where no curve has one."""
+    found = [next((value for _, name, value in reversed(curve) if name in metrics), None) for curve in curves]
+    there = [value for value in found if value is not None]
+    return statistics.fmean(there) if there else None
 
 
 def form(metric: str) -> str:

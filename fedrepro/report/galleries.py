@@ -67,7 +67,7 @@ def _below(panel: Any) -> str:
 
 def _samples(paper: Paper, spec: Figure, run: str, digest: str) -> bytes:
     """The file of a run."""
-    path = paper.home(run, paper.drafts()[run].config.method) / spec.gallery
+    path = paper.home(run, paper.drafts[run].config.method) / spec.gallery
     if not path.exists() or file_digest(path) != digest:
         raise FedreproError(f"{path} is not what the figure was made of: run `fedrepro evaluate {paper.name}`.")
     return path.read_bytes()

@@ -28,7 +28,7 @@ def evaluate(paper: Paper) -> Reproduction:
 
     Raises UsageError where published.csv is not as it should be, or the spec names a metric that a run does not have.
     """
-    chosen, faults = runs(paper, paper.drafts())
+    chosen, faults = runs(paper, paper.drafts)
     made = {name: part.rows(paper, chosen, faults) for name, part in PARTS.items()}
     return Reproduction(*(frames.frame(name, rows) for name, rows in made.items()), faults)
 

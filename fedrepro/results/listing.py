@@ -91,7 +91,7 @@ def runs(which: Which) -> list[Listed]:
 
 def planned(paper: Paper) -> Iterator[Listed]:
     """The planned runs of a paper."""
-    for run, draft in paper.drafts().items():
+    for run, draft in paper.drafts.items():
         folder = paper.home(run, draft.config.method)
         yield _listed(paper.name, run, folder, draft.config)
 

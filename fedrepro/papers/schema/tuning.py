@@ -62,7 +62,7 @@ class Search(Strict):
         tried = [dict(zip(keys, values, strict=True)) for values in itertools.product(*(self.grid[k] for k in keys))]
         for halved in reversed(range(self.halvings + 1)):
             rounds = self.rounds >> halved
-            named = {"-".join(f"{key}-{value}" for key, value in point.items()): point for point in tried}
+            named = {point_name(point): point for point in tried}
             settings = {name: {"rounds": rounds, "hyper": config.hyper | point} for name, point in named.items()}
             end = f"-rounds-{rounds}" * bool(halved)
             found.append({name + end: config.model_copy(update=whole | own) for name, own in settings.items()})
@@ -82,6 +82,11 @@ class Search(Strict):
         """A run with the hyper-parameters chosen; those that it does not leave open stay as they are."""
         chosen = {key: value for key, value in found.chosen.items() if key in unset(config)}
         return config.model_copy(update={"hyper": config.hyper | chosen})
+
+
+def point_name(chosen: dict[str, int | float]) -> str:
+    """The name of a point of a search, in its last stage."""
+    return "-".join(f"{key}-{value}" for key, value in chosen.items())
 
 
 def unset(config: RunConfig) -> list[str]:

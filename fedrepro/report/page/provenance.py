@@ -21,7 +21,7 @@ def runs(paper: Paper) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     how it was made; `seeds` has a row for each of them below `heads`; `config` is the whole configuration, `defaults`
     the hyper-parameters that it leaves at theirs.
     """
-    found, faults = current(paper, paper.drafts())
+    found, faults = current(paper, paper.drafts)
     return {f"{paper.name}/{name}": _entry(paper, run) for name, run in found.items()}, faults
 
 
