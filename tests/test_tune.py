@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import shutil
 from pathlib import Path
 
 import made
@@ -19,6 +20,7 @@ from fedrepro.pipeline.job import perform
 from fedrepro.pipeline.plan import plan
 from fedrepro.pipeline.request import Request, resolve
 from fedrepro.pipeline.run import Only
+from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.curves import read_curves
 from fedrepro.records.record import Seed
@@ -314,8 +316,7 @@ def test_the_better_half_goes_on_to_twice_the_rounds(searched):
     halved(searched)
     log = Log()
     _, entry = tune.tune("toy", "digits-plain", log)
-    rounds = [len(each) for each in log.rounds]
-    assert rounds == [2, 2, 2, 2, 4, 4, 8]
+    assert log.rounds == [[1, 2]] * 4 + [[2, 3, 4]] * 2 + [[4, 5, 6, 7, 8]]
     ends, scores = ("-rounds-2", "-rounds-4"), entry["scores"]
     stages = [{name: scores[name] for name in scores if name.endswith(end)} for end in ends]
     assert [len(stage) for stage in stages] == [4, 2]
@@ -324,6 +325,21 @@ def test_the_better_half_goes_on_to_twice_the_rounds(searched):
     (last,) = (name for name in entry["scores"] if "rounds" not in name)
     assert entry["chosen"] == {"lr": float(last.removeprefix("lr-"))}
     assert (STUDY / "digits-plain" / "lr-0.05-rounds-2" / "record.json").exists()
+
+
+def test_a_point_that_goes_on_has_the_curves_of_one_trained_from_the_start(searched):
+    halved(searched)
+    tune.tune("toy", "digits-plain", Log())
+    whole = {path.parent.name: path.read_text() for path in STUDY.rglob("curves.csv")}
+    ended = {name: record.read(STUDY / "digits-plain" / name).seeds[1000] for name in whole}
+    assert not any(path.is_dir() for path in paths.STATE.iterdir())  # those of points that did not go on are gone
+    shutil.rmtree(STUDY)
+    for name in whole:
+        tune.point("toy", "digits-plain", name, Log())
+        shutil.rmtree(paths.STATE)
+        again = record.read(STUDY / "digits-plain" / name).seeds[1000]
+        assert (STUDY / "digits-plain" / name / "curves.csv").read_text() == whole[name]
+        assert (again.metrics, again.rounds, again.rejected) == (ended[name].metrics, ended[name].rounds, 0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, reduce
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -36,6 +37,11 @@ class Study:
     def points(self) -> dict[str, RunConfig]:
         """The points of the search, which are trained, by their names."""
         return self.rule.points(self.config)
+
+    def longer(self, point: str) -> str | None:
+        """The point of the next stage with the values of this one; None of one of the last stage."""
+        stages = pairwise(map(list, self.rule.stages(self.config)))
+        return next((after[before.index(point)] for before, after in stages if point in before), None)
 
     def digest(self) -> str:
         """sha256 of everything that the result depends on."""

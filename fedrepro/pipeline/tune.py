@@ -24,6 +24,9 @@ from fedrepro.records import paths, record
 from fedrepro.records.curves import Curve, digits, number
 from fedrepro.records.record import Record, Seed
 from fedrepro.training import runs
+from fedrepro.training.checkpoints import Checkpoints
+from fedrepro.training.identity import identity
+from fedrepro.training.train import Training
 
 WINDOW = 3  # watched rounds in a running mean of which a fall is told
 
@@ -50,6 +53,8 @@ def tune(paper: str, run: str, shown: Shown, budget: str | None = None, **how) -
     made = {"seed": rule.seed, "rounds": rule.rounds, "config_digest": study.digest()}
     entry = search(study, train) | made
     enter(spec.folder / "tuned.json", study.name, entry)
+    for point in study.points:  # of those that did not go on
+        Checkpoints(studied(spec, study, point).place.state, {}, print).clear()
     return study.name, entry
 
 
@@ -63,11 +68,22 @@ def point(paper: str, run: str, point: str, shown: Shown, budget: str | None = N
 
 
 def try_point(spec: Paper, study: Study, point: str, shown: Shown, **how) -> Record:
-    """Train a point of a search, unless its record is current."""
-    names, tried = list(study.points), studied(spec, study, point)
+    """Train a point of a search, unless its record is current. The next stage goes on from its last round but one.
+
+    The last round is another one in a longer run, which looks at its curves later.
+    """
+    names, tried, after = list(study.points), studied(spec, study, point), study.longer(point)
     number = f"{point}, {names.index(point) + 1} of {len(names)}"
     with shown(f"search of {study.name}, {spec.name}: {number}") as display:
-        return runs.execute(tried.config, tried.place, watch=display.watch, say=display.say, **how)
+
+        def watch(training: Training) -> None:
+            display.watch(training)
+            if after and training.running and training.round == tried.config.rounds - 1:
+                longer = studied(spec, study, after)
+                going_on = runs.going_on(identity(longer.config), list(longer.config.seeds))
+                Checkpoints(longer.place.state, going_on, display.say).save(training, runs.beginning())
+
+        return runs.execute(tried.config, tried.place, watch=watch, say=display.say, **how)
 
 
 def words(entry: dict) -> str:

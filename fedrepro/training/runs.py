@@ -85,8 +85,7 @@ def execute(
         if todo:
             training = prepare(config, tuple(todo), chosen, save_model)
             checkpoints = Checkpoints(place.state, going_on(wanted, todo, save_model), say)
-            fresh = {"started": now(), "commit": commit(), "threads": torch.get_num_threads()}
-            began = checkpoints.resume(training, fresh)
+            began = checkpoints.resume(training, beginning())
             torch.set_num_threads(began["threads"])  # the same sums after an interruption
             run_through(training, checkpoints, began, watch, every)
             trained |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
@@ -100,9 +99,14 @@ def _unusable(place: Place, wanted: Identity, save_model: bool) -> str:
     return "has no models" if save_model and current(place, wanted) else "is stale or damaged"
 
 
-def going_on(wanted: Identity, seeds: list[int], save_model: bool) -> dict:
+def going_on(wanted: Identity, seeds: list[int], save_model: bool = False) -> dict:
     """The identity of the checkpoints from which a training goes on."""
     return wanted.model_dump() | {"seeds": seeds} | ({"models": True} if save_model else {})
+
+
+def beginning() -> dict:
+    """How a training that begins now does so: when, at which commit, and with how many threads."""
+    return {"started": now(), "commit": commit(), "threads": torch.get_num_threads()}
 
 
 def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device, saving: bool = False) -> Training:

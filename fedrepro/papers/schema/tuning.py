@@ -29,9 +29,9 @@ class Search(Strict):
 
     A point trains for `rounds` rounds on `seed`, which no table reports, with `data` over the run's own parameters. It
     is scored by the mean of `metric` over its `last` watched rounds. With `halvings` all points train for a part of the
-    rounds first, a half with each of them less, and every time the better half goes on, from the start. With `fall` a
-    point is out that had a client's update rejected, or whose metric, as a mean of three watched rounds, falls by more
-    than that below its best.
+    rounds first, a half with each of them less, and every time the better half goes on. With `fall` a point is out that
+    had a client's update rejected, or whose metric, as a mean of three watched rounds, falls by more than that below
+    its best.
     `name`: what tells it from other searches of the same run.
     """
 
