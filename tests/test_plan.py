@@ -12,7 +12,9 @@ from test_planned import ROOT, edit, project  # noqa: F401  (a fixture)
 
 from fedrepro import methods
 from fedrepro.errors import UsageError
+from fedrepro.papers.expand import Study
 from fedrepro.papers.load import load_paper, load_papers
+from fedrepro.papers.schema.tuning import Search
 from fedrepro.pipeline import costs
 from fedrepro.pipeline.plan import Job, plan, waves
 from fedrepro.pipeline.run import Only
@@ -120,6 +122,18 @@ def test_seconds_are_those_of_the_rounds_that_were_played():
     known = costs.Costs(None, [costs.Sample("a", config, 10, costs.Cost(4.0))])
     longer = config.model_copy(update={"rounds": 100})
     assert [known.of(*each).seconds for each in (("a", config), ("b", config), ("a", longer))] == [4, 20, 40]
+
+
+def test_the_later_stages_of_a_search_by_hand():
+    """Of six points three go on from the checkpoints of 12 rounds to 25, then two of these to 50."""
+    config = RunConfig(method="fedavg", dataset="mnist", hyper={"lr": "search"}, rounds=50)
+    grid = {"lr": (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)}
+    rule = Search(seed=1, rounds=50, metric="m", last=20, halvings=2, data={"validation": 0.1}, grid=grid)
+    study = Study("a", rule, config)
+    known = costs.Costs(None, [costs.Sample("a", config, 50, costs.Cost(100.0, 500))])
+    assert known.point(study, next(iter(study.points.values()))) == (pytest.approx(24), 500)
+    assert known.later(study) == (pytest.approx(2 * (3 * (25 - 12) + 2 * (50 - 25))), 500)
+    assert costs.Costs(None).later(study) == (None, 0)
 
 
 # Which runs, and where

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +13,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from fedrepro.errors import FedreproError
+from fedrepro.papers.expand import Study
 from fedrepro.papers.paper import Paper
 from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
@@ -62,6 +65,23 @@ class Costs:
                 rounds = config.rounds * len(config.seeds)
                 return Cost(rates[0] * rounds * _steps(config), rates[1])
         return Cost()
+
+    def point(self, study: Study, point: RunConfig) -> Cost:
+        """The estimate for a point of a search: as if no data were held back for validation."""
+        return self.of(study.run, point.model_copy(update={"data": study.config.data}))
+
+    def later(self, study: Study) -> Cost:
+        """The estimate for the stages of a search after the first, where no point of theirs is out."""
+        stages = [list(stage.values()) for stage in study.rule.stages(study.config)]
+        count, seconds, memory = len(stages[0]), 0.0, 0
+        for before, points in itertools.pairwise(stages):
+            count = math.ceil(count / 2)
+            each = self.point(study, points[0])
+            if each.seconds is None:
+                return Cost(None)
+            seconds += count * each.seconds * (1 - before[0].rounds / points[0].rounds)
+            memory = max(memory, each.memory)
+        return Cost(seconds, memory)
 
     @cached_property
     def _known(self) -> list[Sample]:

@@ -26,7 +26,7 @@ from fedrepro.records.config import RunConfig
 from fedrepro.records.record import Place, Record
 from fedrepro.training.identity import samples
 
-KINDS = {"fetch": 0, "extractor": 1, "point": 2, "study": 2, "run": 3}  # kind -> its place in the order
+KINDS = {"fetch": 0, "extractor": 1, "point": 2, "study": 3, "run": 4}  # kind -> its place in the order
 
 
 @dataclass(frozen=True)
@@ -222,9 +222,10 @@ def _studied(
     for point in study.rule.stages(study.config)[0]:  # which of them go on, the choosing job finds
         trains = studied(paper, study, point)
         if not trains.recorded:
-            of, cost = (paper.name, study.run, point), known.of(study.run, trains.config)
+            of, cost = (paper.name, study.run, point), known.point(study, trains.config)
             points |= made.add(Job("point", of, f"{command} --point {point}", needs, trains, cost, other))
-    return made.add(Job("study", (paper.name, study.run), command, needs | points, cost=Cost(0.0), budget=other))
+    chooses = Job("study", (paper.name, study.run), command, needs | points, cost=known.later(study), budget=other)
+    return made.add(chooses)
 
 
 def waves(jobs: Iterable[Job]) -> list[list[Job]]:
