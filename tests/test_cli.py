@@ -269,7 +269,7 @@ def test_the_search_says_what_it_chose_and_enters_it(folder):
     done = fedrepro("tune", "--paper", PAPER, "--run", PLAIN, "--device", "cpu")
     score = 100 * json.loads(Path("papers", PAPER, "tuned.json").read_text())[PLAIN]["scores"]["lr-0.01"]
     assert done.code == 0
-    assert done.out == f"{PLAIN}: lr 0.01, the best of 2 points: validation_accuracy {score:.2f}\n"
+    assert done.out == f"{PLAIN}: lr 0.01, the best of 2 points: train_accuracy {score:.2f}\n"
     titles = [line for line in done.err.splitlines() if line.startswith("search of")]
     assert titles == [f"search of {PLAIN}, {PAPER}: lr-{lr}, {n} of 2" for n, lr in ((1, "0.01"), (2, "1e-05"))]
     assert fedrepro("train", "--paper", PAPER, "--run", PLAIN).code == 0
