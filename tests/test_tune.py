@@ -416,6 +416,14 @@ def test_a_rate_that_does_not_last_is_out_and_the_next_best_follows(made, chosen
     assert chosen == 0.3 or None in (entry["scores"][each] for each in entry["scores"] if each.startswith(name))
 
 
+def test_of_equals_the_earlier_one_goes_on_even_where_it_came_in_for_one_that_is_out():
+    good, slow, falls = lambda t: 0.9, lambda t: 0.1 if t <= 6 else 0.9, late(0.3, 9, 0.0)
+    entry, trained = courses({0.3: (slow, ()), 0.1: (falls, ()), 0.03: (falls, ()), 0.01: (good, ())})()
+    assert [lr for lr, rounds in trained if rounds == 12] == [0.1, 0.03, 0.01]
+    assert [lr for lr, rounds in trained if rounds == 24] == [0.3, 0.01]
+    assert entry["chosen"] == {"lr": 0.3}
+
+
 def test_a_search_without_a_rate_that_lasts_finds_nothing():
     with pytest.raises(FedreproError, match="lost a client's update or fell too far: give search.grid smaller"):
         courses({lr: (late(lr, 47, -1.0), ()) for lr in RATES})()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,14 +71,13 @@ class Costs:
 
     def later(self, study: Study) -> Cost:
         """The estimate for the stages of a search after the first, where no point of theirs is out."""
-        stages = [list(stage.values()) for stage in study.rule.stages(study.config)]
-        count, seconds, memory = len(stages[0]), 0.0, 0
-        for before, points in itertools.pairwise(stages):
-            count = math.ceil(count / 2)
-            each = self.point(study, points[0])
+        points = [next(iter(stage.values())) for stage in study.rule.stages(study.config)]
+        (_, *counts), seconds, memory = study.rule.counts(study.config), 0.0, 0
+        for count, (before, point) in zip(counts, itertools.pairwise(points), strict=True):
+            each = self.point(study, point)
             if each.seconds is None:
                 return Cost(None)
-            seconds += count * each.seconds * (1 - before[0].rounds / points[0].rounds)
+            seconds += count * each.seconds * (1 - before.rounds / point.rounds)
             memory = max(memory, each.memory)
         return Cost(seconds, memory)
 

@@ -142,9 +142,11 @@ def search(study: Study, train: Train) -> dict:
     Where all that go on are out, the next best follow, one after another, those of earlier stages last. Raises
     FedreproError where none is left.
     """
-    rule, stages, every = study.rule, study.rule.stages(study.config), {}
-    left, count = list(range(len(stages[0]))), len(stages[0])
-    for at, stage in enumerate(map(list, stages)):
+    rule, every = study.rule, {}
+    stages, counts = [list(stage) for stage in rule.stages(study.config)], rule.counts(study.config)
+    left = list(range(counts[0]))
+    for at, (stage, count) in enumerate(zip(stages, counts, strict=True)):
+        left = [*sorted(left[:count]), *left[count:]]
         last, scores = max(rule.last >> rule.halvings - at, 1), {}
         for place, index in enumerate(left):
             if place >= count and ranked(scores):
@@ -152,9 +154,7 @@ def search(study: Study, train: Train) -> dict:
             ended, curve = train(stage[index])
             scores[stage[index]] = None if out(rule, ended, curve) else score(rule, curve, last)
         every |= scores
-        count = math.ceil(count / 2)
-        better = [stage.index(point) for point in ranked(scores)]
-        left = [*sorted(better[:count]), *better[count:], *left[len(scores) :]]
+        left = [*(stage.index(point) for point in ranked(scores)), *left[len(scores) :]]
     best = next(iter(ranked(scores)), None)
     if best is None:
         fault = "diverged" if rule.fall is None else "diverged, lost a client's update or fell too far"

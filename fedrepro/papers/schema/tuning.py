@@ -68,6 +68,10 @@ class Search(Strict):
             found.append({name + end: config.model_copy(update=whole | own) for name, own in settings.items()})
         return found
 
+    def counts(self, config: RunConfig) -> list[int]:
+        """How many points train in each stage where none is out: all in the first, then half as many every time."""
+        return [math.ceil(len(stage) / 2**at) for at, stage in enumerate(self.stages(config))]
+
     def points(self, config: RunConfig) -> dict[str, RunConfig]:
         """The points of all stages."""
         return {name: point for stage in self.stages(config) for name, point in stage.items()}
