@@ -41,7 +41,7 @@ def test_flgames_table1_has_ten_runs_for_twenty_cells():
     fast = runs["colored-mnist-v-fl-smooth-fast-parallel"]
     smooth = {"capacity": 5, "response": "buffer_only"}
     assert fast.hyper == {"lr": 2.5e-4, "batch": 256, "phi_lr": 2.5e-5, **smooth, "order": "parallel"}
-    assert (fast.rounds, fast.watch.crossings.warm_start) == (1400, 117)
+    assert (fast.rounds, fast.watch.crossings.warm_start) == (700, 117)
 
 
 def test_flgames_smoke_is_small_and_no_game_stops():
