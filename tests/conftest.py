@@ -75,6 +75,14 @@ def nothing_installed(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def threads():
+    """The number of threads is what it was, after the test."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(params=VARIANTS, ids=lambda variant: "-".join([variant[0], *variant[1].values()]))
 def variant(request):
     """(name, hyper) of every method that predicts classes, games in every order: a new row is tested by being there."""

@@ -21,6 +21,7 @@ from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper
 from fedrepro.pipeline import request
 from fedrepro.pipeline.request import Request
+from fedrepro.records import record as records
 
 ROOT = Path(__file__).parents[1]
 
@@ -260,16 +261,18 @@ def test_requests_that_name_nothing(inside, request_, message):
 # The other commands
 
 
-def test_the_search_says_what_it_chose_and_enters_it(folder):
+def test_the_search_says_what_it_chose_and_enters_it(folder, threads):
     commands.paper(folder, commands.SEARCHED)
     assert (
         f"find it with `fedrepro tune --paper {PAPER} --run {PLAIN}`"
         in fedrepro("train", "--paper", PAPER, "--run", PLAIN).fault
     )
-    done = fedrepro("tune", "--paper", PAPER, "--run", PLAIN, "--device", "cpu")
+    done = fedrepro("tune", "--paper", PAPER, "--run", PLAIN, "--device", "cpu", "--threads", "2")
     score = 100 * json.loads(Path("papers", PAPER, "tuned.json").read_text())[PLAIN]["scores"]["lr-0.01"]
     assert done.code == 0
     assert done.out == f"{PLAIN}: lr 0.01, the best of 2 points: train_accuracy {score:.2f}\n"
+    made = records.read(next(Path("studies", PAPER).rglob("record.json")).parent).seeds.values()
+    assert {seed.provenance.threads for seed in made} == {2}
     titles = [line for line in done.err.splitlines() if line.startswith("search of")]
     assert titles == [f"search of {PLAIN}, {PAPER}: lr-{lr}, {n} of 2" for n, lr in ((1, "0.01"), (2, "1e-05"))]
     assert fedrepro("train", "--paper", PAPER, "--run", PLAIN).code == 0

@@ -82,13 +82,6 @@ def test_a_suggestion_is_near_and_a_list_is_short():
     assert far.count(",") == 9
 
 
-@pytest.fixture
-def threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 def test_threads_follow_what_is_idle_and_what_is_asked_for(monkeypatch, threads):
     torch.set_num_threads(8)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(8)))

@@ -105,6 +105,12 @@ def test_a_seed_that_a_moved_threshold_would_not_have_stopped_has_no_value_there
     assert (row.raised, row.n_raised, row.lowered, row.n_lowered) == ("31.00", 3, "66.50", 2)
 
 
+def test_a_seed_that_ends_at_chance_after_the_round_reported_has_not_collapsed(toy):
+    made.watch(toy, RUNS[0], curves(), seed_1={"collapsed": True})
+    cells = evaluate(toy).cells
+    assert not sum(cells[cells.variant == "type=sequential"].collapsed, [])
+
+
 def test_a_mean_over_the_last_rounds_has_no_value_at_another_threshold(toy):
     spec = toy.folder / "paper.toml"
     spec.write_text(spec.read_text().replace('"final"', '"last3"'))

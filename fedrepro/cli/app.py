@@ -116,6 +116,7 @@ def tune(
     point: Annotated[str | None, typer.Option(help="Train this point of a search alone, and enter nothing.")] = None,
     budget: Budget = None,
     device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Find the settings that a spec leaves open, such as a rate, on a seed that no table reports.
 
@@ -124,8 +125,9 @@ def tune(
     trained already are kept.
     """
     from fedrepro.cli import progress
-    from fedrepro.pipeline import tune
+    from fedrepro.pipeline import tune, workers
 
+    workers.limit(threads)
     shown = lambda title: progress.shown(title, console(stderr=True))  # noqa: E731
     if point is not None:
         tune.point(paper, run, point, shown, budget=budget, device=device)

@@ -72,7 +72,7 @@ class Costs:
     def later(self, study: Study) -> Cost:
         """The estimate for the stages of a search after the first, where no point of theirs is out."""
         points = [next(iter(stage.values())) for stage in study.rule.stages(study.config)]
-        (_, *counts), seconds, memory = study.rule.counts(study.config), 0.0, 0
+        counts, seconds, memory = study.rule.counts(study.config)[1:], 0.0, 0
         for count, (before, point) in zip(counts, itertools.pairwise(points), strict=True):
             each = self.point(study, point)
             if each.seconds is None:

@@ -66,7 +66,12 @@ class Run:
 
     @property
     def collapsed(self) -> list[int]:
-        """The seeds of the spec that were above chance and end at it; they have a result."""
+        """The seeds of the spec that were above chance and end at it; they have a result.
+
+        None where the run trains on past the rounds that its numbers are of: its end says nothing of them.
+        """
+        if self.config.watch.crossings:
+            return []
         return [seed for seed in self.config.seeds if self.record.seeds[seed].collapsed]
 
     @property

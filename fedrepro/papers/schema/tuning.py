@@ -70,7 +70,8 @@ class Search(Strict):
 
     def counts(self, config: RunConfig) -> list[int]:
         """How many points train in each stage where none is out: all in the first, then half as many every time."""
-        return [math.ceil(len(stage) / 2**at) for at, stage in enumerate(self.stages(config))]
+        points = math.prod(len(self.grid[key]) for key in unset(config))
+        return [math.ceil(points / 2**at) for at in range(self.halvings + 1)]
 
     def points(self, config: RunConfig) -> dict[str, RunConfig]:
         """The points of all stages."""
