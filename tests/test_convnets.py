@@ -74,19 +74,15 @@ def test_any_number_of_rows_goes_through(rows):
     torch.testing.assert_close(net.apply(params, x), plain(params, x / 255, (0,)), rtol=1e-5, atol=1e-6)
 
 
-def test_threads_share_clients_and_change_no_bit(case):
+def test_threads_share_clients_and_change_no_bit(case, threads):
     shape, net, _, _ = case
     params = trees.stack([net.init(torch.Generator().manual_seed(seed)) for seed in range(3)])
     x, y = images(shape, 12)
     batch = x.unflatten(0, (3, 4)), y.unflatten(0, (3, 4)), torch.ones(3, 4, dtype=torch.bool)
-    before = torch.get_num_threads()
     found = []
-    try:
-        for threads in (1, 2, 5):
-            torch.set_num_threads(threads)
-            found.append(dict(trees.leaves(net.descend(params, *batch)[0])))
-    finally:
-        torch.set_num_threads(before)
+    for count in (1, 2, 5):
+        torch.set_num_threads(count)
+        found.append(dict(trees.leaves(net.descend(params, *batch)[0])))
     for other in found[1:]:
         assert all(torch.equal(leaf, other[name]) for name, leaf in found[0].items() if name.startswith("conv"))
 
