@@ -19,12 +19,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
+from fedrepro.core.recording import LEAST, recording
 from fedrepro.core.trees import Tree, leaves, map_tree, one, rows, stack
 from fedrepro.core.types import Batch, Metrics, State
 from fedrepro.errors import UsageError, short
@@ -147,11 +148,14 @@ def slopes(value: Tensor, tree: Tree) -> Tree:
     return map_tree(lambda _: next(found), tree)
 
 
-def over_steps(step: Callable, carry: Tree, fixed: Tree, inputs: tuple[Tensor, ...], live: Tensor) -> Tree:
+def over_steps(
+    step: Callable, carry: Tree, fixed: Tree, inputs: tuple[Tensor, ...], live: Tensor, recorded: bool = False
+) -> Tree:
     """Clients' steps in turn: `step(carry, fixed, *inputs, live) -> carry`, stacked over those that still take part.
 
     carry, fixed: trees [C, ...]; inputs: tensors [C, T, B, ...]; live: bool [C, T, B]. A client takes part in the steps
-    in which it has a live row, which come first; it waits while others take more.
+    in which it has a live row, which come first; it waits while others take more. recorded: whether a GPU records the
+    step, which is then one object in all rounds and looks at no number.
     """
     clients, total = live.shape[:2]
     # Under a batch of seeds the number of steps is no number, so that those who wait are masked.
@@ -160,16 +164,34 @@ def over_steps(step: Callable, carry: Tree, fixed: Tree, inputs: tuple[Tensor, .
     if even := counts[order[0]] == counts[order[-1]]:
         order = range(clients)
     carry, fixed, ended = rows(carry, order), rows(fixed, order), []
-    for t in range(total):
-        busy = sum(count > t for count in counts)
-        if busy < len(next(leaves(carry))[1]):
-            ended.insert(0, rows(carry, range(busy, len(next(leaves(carry))[1]))))
-            carry, fixed = rows(carry, range(busy)), rows(fixed, range(busy))
-        now = [each[:, t] if even else each[list(order[:busy]), t] for each in (*inputs, live)]
-        new = step(carry, fixed, *now)
-        carry = _where(now[-1].flatten(1).any(1), new, carry) if _stacked.get() and total > 1 else new
+    busy, begun = torch.tensor(order, device=live.device), 0
+    recorded &= live.device.type == "cuda" and not _stacked.get()
+    for end in sorted(set(counts)):
+        now = _by_step((*inputs, live), None if even else busy, range(begun, end))
+        if recorded and end - begun > LEAST:
+            shapes = {str(i): each[0, 0] for i, each in enumerate((*inputs, live))}
+            like = {"carry": carry, "fixed": fixed, "inputs": shapes}
+            carry = recording(step, like, _clients.get(), _large.get()).play(carry, fixed, now)
+        else:
+            carry = _one_by_one(step, carry, fixed, now, total)
+        if left := sum(count > end for count in counts):
+            ended.insert(0, rows(carry, range(left, len(busy))))
+            carry, fixed, busy, begun = rows(carry, range(left)), rows(fixed, range(left)), busy[:left], end
     whole = map_tree(lambda *leaf: torch.cat(leaf), carry, *ended) if ended else carry
     return rows(whole, sorted(range(clients), key=order.__getitem__)) if not even else whole
+
+
+def _by_step(inputs: Sequence[Tensor], busy: Tensor | None, steps: range) -> Iterator[tuple[Tensor, ...]]:
+    """The inputs of each step, of the clients that are `busy`."""
+    for t in steps:
+        yield tuple(each[:, t] if busy is None else each[:, t].index_select(0, busy) for each in inputs)
+
+
+def _one_by_one(step: Callable, carry: Tree, fixed: Tree, inputs: Iterator[tuple[Tensor, ...]], total: int) -> Tree:
+    for now in inputs:
+        new = step(carry, fixed, *now)
+        carry = _where(now[-1].flatten(1).any(1), new, carry) if _stacked.get() and total > 1 else new
+    return carry
 
 
 def _where(busy: Tensor, new: Tree, old: Tree) -> Tree:

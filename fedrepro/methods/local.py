@@ -62,7 +62,8 @@ class Local:
         carry |= {"last": anchor} if self.note == "last" else {}
         carry |= {name: memory[name] for name in self.kept}
         fixed = {"anchor": anchor, "memory": own, "shared": trees.repeat(shared, clients)} if drift else {}
-        carry = over_steps(self._advance, carry, fixed, (batch.x, batch.y), batch.live)
+        recorded = self.penalised is None  # a penalty looks at how many updates there were
+        carry = over_steps(self._advance, carry, fixed, (batch.x, batch.y), batch.live, recorded)
         delta, steps = trees.map_tree(torch.sub, carry["params"], anchor), batch.live.any(-1).sum(-1)
         if drift:
             own = over_clients(drift.close)(delta, steps, own, fixed["shared"])
