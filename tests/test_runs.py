@@ -23,7 +23,7 @@ from fedrepro.records import record as records
 from fedrepro.records.config import RunConfig, Stop
 from fedrepro.records.curves import curves_text, read_curves
 from fedrepro.records.record import Place
-from fedrepro.training import identity, runs
+from fedrepro.training import identity, provenance, runs
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.lanes import Lane
 from fedrepro.training.signals import STOPPING
@@ -240,24 +240,24 @@ def test_the_look_for_a_place_to_write_makes_no_folder(monkeypatch):
 def test_the_commit_is_that_of_the_sources_wherever_a_run_is_started(folder):
     head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
     subprocess.run(["git", "init", "-q", folder], check=True)
-    assert head.startswith((runs.commit() or "").removesuffix("+"))
-    assert bool(runs.commit()) == bool(head)
+    assert head.startswith((provenance.commit() or "").removesuffix("+"))
+    assert bool(provenance.commit()) == bool(head)
 
 
 def test_the_commit_is_marked_where_the_sources_differ_from_it(folder, monkeypatch):
     git = lambda *words: subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)  # noqa: E731
     (folder / "package/training").mkdir(parents=True)
     source = folder / "package/training/runs.py"
-    monkeypatch.setattr(runs, "__file__", str(source))
-    assert runs.commit() is None
+    monkeypatch.setattr(provenance, "__file__", str(source))
+    assert provenance.commit() is None
     source.write_text("a = 1\n")
     git("init", "-q")
     git("add", "package")
     git("commit", "-qm", "one")
     (folder / "results").write_text("new")
-    assert len(runs.commit()) == 12
+    assert len(provenance.commit()) == 12
     source.write_text("a = 2\n")
-    assert runs.commit()[12:] == "+"
+    assert provenance.commit()[12:] == "+"
 
 
 # What cannot be run
@@ -426,6 +426,22 @@ def test_checkpoints_come_when_they_are_due_and_rarely_where_they_are_slow(monke
     monkeypatch.setattr(Checkpoints, "save", save)
     execute(config(rounds=12), watch=play, every=25)
     assert saved == expected
+
+
+def test_a_run_that_goes_on_elsewhere_says_both(monkeypatch):
+    def stop(training):
+        if training.round == 2:
+            raise KeyboardInterrupt
+
+    there = {"torch": "1.0", "python": provenance.versions()["python"]}
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(provenance, "name", lambda device: "a GPU")
+        elsewhere.setattr(provenance, "versions", lambda: there)
+        with pytest.raises(KeyboardInterrupt):
+            execute(config(), watch=stop, every=0)
+    found = execute(config())["seeds"]["0"]["provenance"]
+    assert found["device"] == f"a GPU, then {provenance.name(torch.device('cpu'))}"
+    assert found["versions"] == provenance.versions() | {"torch": f"1.0, then {version('torch')}"}
 
 
 def test_a_run_at_another_budget_leaves_the_checkpoints_alone():

@@ -15,6 +15,7 @@ from fedrepro.judges.scoring import EVALUATION_ROWS, EVALUATION_VALUES, by_colou
 from fedrepro.nets.mlp import mlp
 from fedrepro.records.config import Crossings, Stop, Watch
 from fedrepro.training import runs
+from fedrepro.training.provenance import beginning
 from fedrepro.training.train import Training
 
 SEEDS = (3, 5, 8)
@@ -597,7 +598,7 @@ def test_a_resumed_run_reports_the_same_of_every_domain(training, domains):
     ended(second)
     for lane, resumed in zip(whole.lanes, second.lanes, strict=True):
         assert shown(resumed) == shown(lane)
-        began = {"started": runs.now(), "commit": None, "threads": 1}
+        began = beginning(second.device)
         assert runs.outcome(resumed, second.config, second.device, began).seed.metrics == lane.metrics
         assert {"id_accuracy", "ood_loss", "grad_norm_75", "grad_norm_all", "grad_norm_std"} <= lane.metrics.keys()
 

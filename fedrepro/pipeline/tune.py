@@ -26,6 +26,7 @@ from fedrepro.records.record import Record, Seed
 from fedrepro.training import runs
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.identity import identity
+from fedrepro.training.provenance import beginning
 from fedrepro.training.train import Training
 
 WINDOW = 3  # watched rounds in a running mean of which a fall is told
@@ -81,7 +82,7 @@ def try_point(spec: Paper, study: Study, point: str, shown: Shown, **how) -> Rec
             if after and training.running and training.round == tried.config.rounds - 1:
                 longer = studied(spec, study, after)
                 going_on = runs.going_on(identity(longer.config), list(longer.config.seeds))
-                Checkpoints(longer.place.state, going_on, display.say).save(training, runs.beginning())
+                Checkpoints(longer.place.state, going_on, display.say).save(training, beginning(training.device))
 
         return runs.execute(tried.config, tried.place, watch=watch, say=display.say, **how)
 

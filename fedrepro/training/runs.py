@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
-import resource
-import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 
 import filelock
 import torch
 
 from fedrepro import data, methods
 from fedrepro.core import lift
-from fedrepro.core.precision import has_units
 from fedrepro.core.types import Task
 from fedrepro.errors import Busy, Interrupted, UsageError, short
 from fedrepro.files import PARTS, write_text
 from fedrepro.records import record
 from fedrepro.records.config import RunConfig
 from fedrepro.records.curves import Curve
-from fedrepro.records.record import Identity, Place, Provenance, Record, Seed
+from fedrepro.records.record import Identity, Place, Record, Seed
 from fedrepro.training import memory
 from fedrepro.training.checkpoints import Checkpoints
 from fedrepro.training.identity import current, extractor, identity, samples
 from fedrepro.training.lanes import Lane
 from fedrepro.training.models import to_bytes
+from fedrepro.training.provenance import beginning, provenance
 from fedrepro.training.signals import signals
 from fedrepro.training.train import Training
 
 WRITING = 20  # times as long as a checkpoint took to write, training goes on before the next
-PACKAGES = ("torch", "torchvision", "numpy", "numba", "fedrepro")
 
 
 @dataclass(frozen=True)
@@ -85,7 +76,7 @@ def execute(
         if todo:
             training = prepare(config, tuple(todo), chosen, save_model)
             checkpoints = Checkpoints(place.state, going_on(wanted, todo, save_model), say)
-            began = checkpoints.resume(training, beginning())
+            began = checkpoints.resume(training, beginning(chosen))
             torch.set_num_threads(began["threads"])  # the same sums after an interruption
             run_through(training, checkpoints, began, watch, every)
             trained |= {lane.seed: outcome(lane, config, chosen, began) for lane in training.lanes}
@@ -102,11 +93,6 @@ def _unusable(place: Place, wanted: Identity, save_model: bool) -> str:
 def going_on(wanted: Identity, seeds: list[int], save_model: bool = False) -> dict:
     """The identity of the checkpoints from which a training goes on."""
     return wanted.model_dump() | {"seeds": seeds} | ({"models": True} if save_model else {})
-
-
-def beginning() -> dict:
-    """How a training that begins now does so: when, at which commit, and with how many threads."""
-    return {"started": now(), "commit": commit(), "threads": torch.get_num_threads()}
 
 
 def prepare(config: RunConfig, seeds: tuple[int, ...], device: torch.device, saving: bool = False) -> Training:
@@ -222,29 +208,10 @@ def outcome(lane: Lane, config: RunConfig, device: torch.device, began: dict) ->
         rejected=lane.rejected,
         collapsed=lane.judge.collapsed(lane.curve),
         seconds=round(lane.seconds, 3),
-        provenance=provenance(config, device, began),
+        provenance=provenance(config.precision, device, began),
     )
     model = to_bytes(lane.model) if lane.model and seed.metrics else None
     return Trained(seed, lane.curve, lane.data.facts, lane.samples, model)
-
-
-def provenance(config: RunConfig, device: torch.device, began: dict) -> Provenance:
-    """How, with what and when a seed was trained; `began`: when training started, the commit then, and the threads."""
-    return Provenance(
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        versions={"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
-        peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        precision=config.precision,
-        **began,
-        finished=now(),
-    )
-
-
-def processor() -> str:
-    """The kind of CPU, with the widest vectors that torch uses and whether it multiplies in bfloat16."""
-    units = f"with{'' if has_units() else 'out'} bfloat16 units"
-    return f"cpu {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {units}"
 
 
 def write(config: RunConfig, place: Place, wanted: Identity, trained: dict[int, Trained]) -> Record:
@@ -273,26 +240,3 @@ def write(config: RunConfig, place: Place, wanted: Identity, trained: dict[int, 
 def first_shown(seeds: dict[int, Seed]) -> int:
     """The seed whose samples a run shows: the first that did not diverge, else the first."""
     return min(seeds, key=lambda seed: (seeds[seed].status == record.DIVERGED, seed))
-
-
-def now() -> str:
-    """The time, in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def commit() -> str | None:
-    """The commit of this package's sources, with "+" where they differ from it; None where they are not in git."""
-    asked = ["ls-files", "."], ["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "."]
-    try:
-        tracked, head, changed = map(_git, asked)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return head + "+" * bool(changed) if tracked else None
-
-
-def _git(words: list[str]) -> str:
-    """The answer of git in the folder of this package."""
-    done = subprocess.run(
-        ["git", *words], cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=10, check=True
-    )
-    return done.stdout.strip()
