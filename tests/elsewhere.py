@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fedrepro.core import lift
 from fedrepro.core.precision import _PRODUCTS, Widened
 from fedrepro.data import augment
 from fedrepro.nets import cnn
@@ -31,6 +33,9 @@ RAISING = {  # the operations that raise on CUDA, as torch.use_deterministic_alg
     *("max_unpool2d", "max_unpool3d", "nll_loss2d_forward", "nll_loss2d_backward", "_embedding_bag_dense_backward"),
     *("put", "put_", "histc", "median", "nanmedian", "scatter_reduce"),
 }
+
+
+WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::unique_dim"}
 
 
 class Away(Tensor):
@@ -69,14 +74,23 @@ def listed(index: Any) -> Any:
 class Elsewhere(TorchDispatchMode):
     """Computation on both devices.
 
-    used:   the names of the operations on the other device
-    narrow: whether its products are in bfloat16, as autocast makes them
+    used:     the names of the operations on the other device
+    narrow:   whether its products are in bfloat16, as autocast makes them
+    recorded: the names of those within steps that CUDA records, which must not wait for it or be handed a number
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.used: set[str] = set()
-        self.narrow = False
+        self.narrow = self.recording = False
+        self.recorded: set[str] = set()
+
+    def play(self, step: Callable, carry: Any, fixed: Any, inputs: Iterator[tuple[Tensor, ...]]) -> Any:
+        """The steps in place of their recording."""
+        for now in inputs:
+            with mock.patch.object(self, "recording", True):
+                carry = step(carry, fixed, *now)
+        return carry
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         schema, given = func._schema, set()
@@ -87,6 +101,10 @@ class Elsewhere(TorchDispatchMode):
             away, kwargs = wanted.type == AWAY.type, {**kwargs, "device": torch.device("cpu")}
         elif away and len(given) > 1:
             away = mixed(func, args, kwargs)
+        if self.recording:
+            assert schema.name not in WAITING, f"{schema.name} in a recorded step"
+            assert not (wanted and away and given == {Tensor}), f"a number of the CPU in a recorded step: {schema.name}"
+            self.recorded.add(schema.name)
         if away:
             self.used.add(schema.name.removeprefix("aten::"))
         out = self.narrowed(func, own, kwargs) if self.narrow and away and func in _PRODUCTS else func(*own, **kwargs)
@@ -149,6 +167,8 @@ def elsewhere() -> Iterator[Elsewhere]:
         mock.patch.object(torch, "tensor", lambda data, device="cpu", **how: TENSOR(data, **how).to(device)),
         mock.patch.dict(augment.PART_BYTES, {AWAY.type: augment.PART_BYTES["cuda"]}),
         mock.patch.object(cnn, "_forward", None),
+        mock.patch.multiple(lift, records=lambda device: device == AWAY, LEAST=0),
+        mock.patch.object(lift, "recording", lambda step, *like: mock.Mock(play=partial(mode.play, step))),
         mode,
     ):
         yield mode

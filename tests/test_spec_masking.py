@@ -113,25 +113,24 @@ def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
 
 # Prepared budgets of masked averaging: what is to be trained next
 
-WORK = {"searched": (50, 1), "epochs-5": (50, 5), "rounds-100": (100, 1)}
-LAST = ("epochs-5", "rounds-100")  # one of which takes the place of `desk`, with readings and ablations
+ROUNDS = {"searched": 50, "rounds-100": 100}
+LAST = "rounds-100"  # takes the place of `desk`, with readings and ablations
 
 
-@pytest.mark.parametrize("budget", WORK)
-def test_prepared_tables_have_their_local_work_and_three_labels_in_table_2(budget):
-    paper, (rounds, epochs) = lifted("gma-2022", budget), WORK[budget]
+@pytest.mark.parametrize(("budget", "rounds"), ROUNDS.items())
+def test_prepared_tables_have_their_rounds_and_three_labels_in_table_2(budget, rounds):
+    paper = lifted("gma-2022", budget)
     for table, labels in (("table1", 2), ("table2", 3)):
         for cell in paper.cells(table):
             for config in (paper.drafts[run].config for run in cell.runs):
-                assert (config.rounds, config.hyper["epochs"], config.seeds) == (rounds, epochs, (0, 1, 2))
+                assert (config.rounds, config.hyper["epochs"], config.seeds) == (rounds, 1, (0, 1, 2))
                 if config.data["partition"] == "label-count":
                     assert config.data["labels_per_client"] == labels
-    assert bool(paper.figures) == (budget in LAST)
+    assert bool(paper.figures) == (budget == LAST)
 
 
-@pytest.mark.parametrize("budget", LAST)
-def test_prepared_figures_keep_their_own_epochs(budget):
-    paper = lifted("gma-2022", budget)
+def test_prepared_figures_keep_their_own_epochs():
+    paper = lifted("gma-2022", LAST)
     assert paper.figures == ["fig1b", "fig1c", "mask-tau", "mask-server"]
     for spot, run in paper.spots("fig1b"):
         assert paper.drafts[run].config.hyper["epochs"] == int(spot.x)
@@ -139,13 +138,13 @@ def test_prepared_figures_keep_their_own_epochs(budget):
         assert paper.drafts[run].config.hyper["epochs"] == 1
 
 
-@pytest.mark.parametrize("budget", WORK)
+@pytest.mark.parametrize("budget", ROUNDS)
 def test_the_last_points_of_a_prepared_search_train_as_long_as_the_runs(budget):
     drafts = lifted("gma-2022", budget).drafts
     for draft in (draft for draft in drafts.values() if draft.study):
         rule, (*shorter, last) = draft.study.rule, draft.study.rule.stages(draft.study.config)
         assert {point.rounds for point in last.values()} == {draft.config.rounds}
-        assert {point.rounds for point in shorter[0].values()} == {6 if budget == "epochs-5" else 12}
+        assert {point.rounds for point in shorter[0].values()} == {12}
         assert all(max(p.rounds for p in stage.values()) < draft.config.rounds for stage in shorter)
         assert (rule.last, rule.fall, rule.name) == (20, 0.1, budget)
         assert {point.data["validation"] for point in last.values()} == {0.1}
@@ -154,8 +153,8 @@ def test_the_last_points_of_a_prepared_search_train_as_long_as_the_runs(budget):
 
 
 def test_the_two_cells_that_the_labels_are_fitted_to_are_not_compared():
-    paper = lifted("gma-2022", "epochs-5")
-    facts = [cell.facts | {"budget": "epochs-5"} for cell in paper.cells("table2")]
+    paper = lifted("gma-2022", LAST)
+    facts = [cell.facts | {"budget": LAST} for cell in paper.cells("table2")]
     remarks = {frozenset(each.items()): remark_on(paper.table("table2").calibrated, each) for each in facts}
     fitted = [dict(each) for each, remark in remarks.items() if remark]
     assert {each["dataset"] for each in fitted} == {"FedCMNIST", "FedRotMNIST"}
@@ -167,7 +166,7 @@ def test_the_two_cells_that_the_labels_are_fitted_to_are_not_compared():
     assert at_desk == [None] * 40
 
 
-@pytest.mark.parametrize("budget", WORK)
+@pytest.mark.parametrize("budget", ROUNDS)
 def test_two_labels_are_the_runs_of_desk(budget):
     paper, desk = load_paper("gma-2022", REPO).at(budget), load_paper("gma-2022", REPO).at("desk")
     readings = (each for cell in paper.cells("table2") for each in cell.readings)
@@ -178,14 +177,13 @@ def test_two_labels_are_the_runs_of_desk(budget):
         assert paper.run(run) == desk.run(run.removesuffix("-two-labels"))
 
 
-@pytest.mark.parametrize(("budget", "steps"), [("rounds-100", (93, 78)), ("epochs-5", (465, 390))])
-def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size(budget, steps):
-    drafts = load_paper("gma-2022", REPO).at(budget).drafts
+def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size():
+    drafts = load_paper("gma-2022", REPO).at(LAST).drafts
     own = {run: draft for run, draft in drafts.items() if run.endswith("-equal-steps")}
     assert len(own) == 10
     for run, draft in own.items():
         assert draft.config.method == "scaffold"
-        assert draft.config.hyper["steps"] == steps["cifar" in run]
+        assert draft.config.hyper["steps"] == (78 if "cifar" in run else 93)
         plain = drafts[run.removesuffix("-equal-steps")]
         assert {k: v for k, v in draft.config.hyper.items() if k != "steps"} == plain.config.hyper
         assert draft.study.run == run.replace("-gma", "-avg")
@@ -194,10 +192,10 @@ def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size(budget, steps):
 
 def test_the_server_rate_is_searched_again_with_and_without_the_mask_once_plain_averaging_has_the_clients():
     run = "mnist-fedavg-noniid-gma-own-server-rate"
-    paper = replace(load_paper("gma-2022", REPO).at("epochs-5"), tuned={})  # as before any search
+    paper = replace(load_paper("gma-2022", REPO).at(LAST), tuned={})  # as before any search
     first = paper.drafts[run]
     assert first.study == paper.drafts["mnist-fedavg-noniid-avg"].study
-    missing = f"run '{run}' .*has no lr and server_lr yet: .*--run mnist-fedavg-noniid-avg --budget epochs-5`"
+    missing = f"run '{run}' .*has no lr and server_lr yet: .*--run mnist-fedavg-noniid-avg --budget {LAST}`"
     with pytest.raises(UsageError, match=missing):
         paper.run(run)
     found = Tuned(chosen={"lr": 0.03}, config_digest=first.study.digest())
@@ -216,23 +214,26 @@ def test_the_server_rate_is_searched_again_with_and_without_the_mask_once_plain_
     assert (done.hyper["lr"], done.hyper["server_lr"], done.hyper["mask"]) == (0.03, 2.0, "soft")
 
 
-def test_the_pilot_is_a_seed_of_the_runs_that_it_decides_on():
+def test_the_pilot_is_a_seed_of_the_tables_with_five_epochs():
     paper = load_paper("gma-2022", REPO)
-    pilot, whole = paper.at("pilot").drafts, paper.at("epochs-5").drafts
+    pilot, whole = paper.at("pilot").drafts, paper.at("searched").drafts
     assert len(pilot) == 8
     for run, draft in pilot.items():
-        assert draft.config == whole[run].config.model_copy(update={"seeds": (0,)})
-        assert (draft.study.name, draft.study.digest()) == (whole[run].study.name, whole[run].study.digest())
+        plain = whole[run].config
+        five = {"seeds": (0,), "hyper": plain.hyper | {"epochs": 5}}
+        found = {key: draft.config.hyper[key] for key in unset(plain)}
+        assert draft.config == plain.model_copy(update=five | {"hyper": five["hyper"] | found})
+        stages = draft.study.rule.stages(draft.study.config)
+        assert [{point.rounds for point in stage.values()} for stage in stages] == [{6}, {12}, {25}, {50}]
         assert draft.study.name == f"{draft.study.run}-epochs-5"
 
 
-@pytest.mark.parametrize("budget", LAST)
-def test_ablations_change_the_mask_or_the_server_alone(budget):
-    paper = load_paper("gma-2022", REPO).at(budget)
+def test_ablations_change_the_mask_or_the_server_alone():
+    paper = load_paper("gma-2022", REPO).at(LAST)
     drafts = paper.drafts
     plain = {name: drafts[f"{name}-fedavg-noniid-avg"] for name in ("mnist", "fedcmnist")}
     own = {"mask", "tau", "rescale", "server_lr"}
-    for figure, count in (("mask-tau", 20), ("mask-server", 18 if budget == "epochs-5" else 30)):
+    for figure, count in (("mask-tau", 20), ("mask-server", 30)):
         spots = paper.spots(figure)
         assert len({run for _, run in spots}) == count
         for spot, run in spots:

@@ -25,7 +25,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from fedrepro.core.recording import LEAST, recording
+from fedrepro.core.recording import LEAST, recording, records
 from fedrepro.core.trees import Tree, leaves, map_tree, one, rows, stack
 from fedrepro.core.types import Batch, Metrics, State
 from fedrepro.errors import UsageError, short
@@ -165,7 +165,7 @@ def over_steps(
         order = range(clients)
     carry, fixed, ended = rows(carry, order), rows(fixed, order), []
     busy, begun = torch.tensor(order, device=live.device), 0
-    recorded &= live.device.type == "cuda" and not _stacked.get()
+    recorded &= records(live.device) and not _stacked.get()
     for end in sorted(set(counts)):
         now = _by_step((*inputs, live), None if even else busy, range(begun, end))
         if recorded and end - begun > LEAST:

@@ -14,6 +14,11 @@ RECORDINGS = 64  # that are kept: a round has one for each number of clients tha
 LEAST = 4  # steps that pay for a recording
 
 
+def records(device: torch.device) -> bool:
+    """Whether steps can be recorded there."""
+    return device.type == "cuda"
+
+
 class Recording:
     """A step `(carry, fixed, *inputs) -> carry` on tensors of its own, whose shapes do not change."""
 
@@ -41,8 +46,14 @@ class Recording:
         own = lambda leaf: leaf.clone(memory_format=torch.contiguous_format)  # noqa: E731
         self.held = map_tree(own, carry), map_tree(own, fixed), tuple(map(own, inputs))
         carry, fixed, inputs = self.held
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, pool=_room()):
             map_tree(Tensor.copy_, carry, self.step(carry, fixed, *inputs))
+
+
+@lru_cache(1)
+def _room() -> tuple[int, int]:
+    """The memory of what is computed on the way, which all recordings share: no two are played at once."""
+    return torch.cuda.graph_pool_handle()
 
 
 def recording(step: Callable, like: Tree, *how: Hashable) -> Recording:

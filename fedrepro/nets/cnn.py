@@ -1,17 +1,15 @@
 """Convolutional networks of few channels, whose gradient for stacked clients is written out.
 
-The convolutions are compiled, with the batch as the last axis: loops on a CPU (loops.py), kernels on a GPU
-(kernels.py). The linear layers are products of all clients at once. An automatic gradient, and even more so one under
-`vmap`, would cost as much as its numbers. Where there is no Triton to compile the kernels, a GPU runs torch's layers.
+On a CPU the convolutions are compiled loops (loops.py), with the batch as the last axis, and the linear layers
+products of all clients at once; an automatic gradient, and even more so one under `vmap`, would cost as much as its
+numbers. On a GPU everything is torch's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib.util import find_spec
 from itertools import pairwise
-from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -51,10 +49,10 @@ def cnn(
         return {name: _layer(size, generator) for name, size in sizes.items()}
 
     def apply(params: State, x: Tensor) -> Tensor:
-        return (_in_parts if _compiled(x.device) else _in_torch)(padding, x, flat(params))
+        return (_in_loops if x.device.type == "cpu" else _in_torch)(padding, x, flat(params))
 
     def descend(params: State, x: Tensor, y: Tensor, live: Tensor) -> tuple[State, Tensor]:
-        if not _compiled(x.device):
+        if x.device.type != "cpu":
             return torch.vmap(grad_and_value(lambda p, *rows: cross_entropy(apply(p, rows[0]), *rows[1:])))(
                 params, x, y, live
             )
@@ -89,20 +87,7 @@ def _layer(size: tuple[int, ...], generator: torch.Generator) -> dict[str, Tenso
     return {"weight": draw(*size), "bias": draw(size[0])}
 
 
-def _compiled(device: torch.device) -> ModuleType | None:
-    """The compiled convolutions of a kind of device, if it has any. They are slow to import."""
-    if device.type == "cpu":
-        from fedrepro.nets import loops
-
-        return loops
-    if device.type == "cuda" and find_spec("triton"):
-        from fedrepro.nets import kernels
-
-        return kernels
-    return None
-
-
-def _in_parts(padding: tuple[int, ...], x: Tensor, params: list[Tensor]) -> Tensor:
+def _in_loops(padding: tuple[int, ...], x: Tensor, params: list[Tensor]) -> Tensor:
     """The logits [B, classes] of one client."""
     parts, rows = math.ceil(len(x) / ROWS), len(x)
     x = F.pad(x, (0, 0, 0, 0, 0, 0, 0, -rows % parts)).unflatten(0, (parts, -1))
@@ -180,14 +165,16 @@ def _forward(padding: tuple[int, ...], x: Tensor, params: Sequence[Tensor]) -> l
     That is, for each convolution its input [K, I, H, W*B] and which output each pool let through, and the input
     [K, B, inputs] of each linear layer.
     """
-    convolutions, dtype, (clients, batch) = _compiled(x.device), computed_in(x), x.shape[:2]
+    from fedrepro.nets import loops  # slow to import, and needed only here
+
+    dtype, (clients, batch) = computed_in(x), x.shape[:2]
     layers = list(zip(params[::2], params[1::2], strict=True))
-    h = convolutions.batch_last(x)
+    h = loops.batch_last(x)
     kept = []
     for (weight, bias), zeros in zip(layers, padding, strict=False):
         h = F.pad(h, (0, 0, *[zeros] * 4)) if zeros else h
         kept.append(h.flatten(3))
-        h, which = convolutions.pooled(kept[-1], weight, bias, batch)
+        h, which = loops.pooled(kept[-1], weight, bias, batch)
         kept.append(which)
         h = h.unflatten(3, (-1, batch))
     # Rows first, from here on: products with a few columns take three times as long as those with a few rows.
@@ -206,7 +193,9 @@ def _backward(
 
     `kept` is what `_forward` gave beside the logits.
     """
-    convolutions, stages, batch = _compiled(slope.device), len(padding), slope.shape[1]
+    from fedrepro.nets import loops  # slow to import, and needed only here
+
+    stages, batch = len(padding), slope.shape[1]
     inputs = kept[2 * stages :]
     slope, gradients = slope.to(inputs[0].dtype), []
     for depth, (weight, h) in enumerate(zip(weights[: stages - 1 : -1], inputs[::-1], strict=True), 1):
@@ -217,7 +206,7 @@ def _backward(
     slope = slope.float().mT.contiguous()
     for stage in reversed(range(stages)):
         x, which = kept[2 * stage : 2 * stage + 2]
-        to_weight, to_bias, slope = convolutions.pooled_gradient(
+        to_weight, to_bias, slope = loops.pooled_gradient(
             x, weights[stage], slope.reshape(which.shape), which, batch, deeper=stage > 0
         )
         gradients += [to_bias, to_weight]
@@ -231,8 +220,8 @@ def _cross_entropy(logits: Tensor, y: Tensor, live: Tensor) -> tuple[Tensor, Ten
     logs = logits.log_softmax(-1)
     share = live / live.sum(-1, keepdim=True).clamp(min=1)
     risk = -(logs.gather(-1, y[..., None])[..., 0] * share).sum(-1)
-    own = y[..., None] == torch.arange(logs.shape[-1], device=y.device)
-    return (logs.exp() - own.float()) * share[..., None], risk
+    slope = logs.exp().scatter_add_(-1, y[..., None], -torch.ones_like(logs[..., :1]))
+    return slope * share[..., None], risk
 
 
 def _where_positive(slope: Tensor, x: Tensor) -> Tensor:

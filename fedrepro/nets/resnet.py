@@ -43,8 +43,8 @@ def _module(classes: int) -> nn.Module:
 
 
 def _normalised(x: Tensor) -> Tensor:
-    mean, std = (torch.tensor(each, device=x.device).view(3, 1, 1) for each in (MEAN, STD))
-    return (pixels(x) - mean) / std
+    channels = zip(pixels(x).unbind(1), MEAN, STD, strict=True)
+    return torch.stack([(channel - mean) / std for channel, mean, std in channels], 1)
 
 
 def _pretrained(fresh: Callable[[torch.Generator], State]) -> Callable[[torch.Generator], State]:
