@@ -33,9 +33,7 @@ RAISING = {  # the operations that raise on CUDA, as torch.use_deterministic_alg
     *("max_unpool2d", "max_unpool3d", "nll_loss2d_forward", "nll_loss2d_backward", "_embedding_bag_dense_backward"),
     *("put", "put_", "histc", "median", "nanmedian", "scatter_reduce"),
 }
-
-
-WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::unique_dim"}
+WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal"}  # for the device
 
 
 class Away(Tensor):
@@ -74,16 +72,15 @@ def listed(index: Any) -> Any:
 class Elsewhere(TorchDispatchMode):
     """Computation on both devices.
 
-    used:     the names of the operations on the other device
-    narrow:   whether its products are in bfloat16, as autocast makes them
-    recorded: the names of those within steps that CUDA records, which must not wait for it or be handed a number
+    used:      the names of the operations on the other device
+    narrow:    whether its products are in bfloat16, as autocast makes them
+    recording: whether in a step that CUDA records, which must not wait for the device or be handed a number
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.used: set[str] = set()
         self.narrow = self.recording = False
-        self.recorded: set[str] = set()
 
     def play(self, step: Callable, carry: Any, fixed: Any, inputs: Iterator[tuple[Tensor, ...]]) -> Any:
         """The steps in place of their recording."""
@@ -104,7 +101,6 @@ class Elsewhere(TorchDispatchMode):
         if self.recording:
             assert schema.name not in WAITING, f"{schema.name} in a recorded step"
             assert not (wanted and away and given == {Tensor}), f"a number of the CPU in a recorded step: {schema.name}"
-            self.recorded.add(schema.name)
         if away:
             self.used.add(schema.name.removeprefix("aten::"))
         out = self.narrowed(func, own, kwargs) if self.narrow and away and func in _PRODUCTS else func(*own, **kwargs)

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from fedrepro import methods
 from fedrepro.core import trees
+from fedrepro.core.lift import over_steps
 from fedrepro.core.parameters import defaults
 from fedrepro.core.precision import products
 from fedrepro.core.streams import torch_stream
@@ -67,6 +68,20 @@ def test_an_operation_that_would_raise_on_cuda_is_found():
 
     with pytest.raises(AssertionError, match="_adaptive_avg_pool2d_backward.*would raise on CUDA"):
         pooled()
+
+
+@pytest.mark.parametrize("look", [lambda x: x.sum().item(), lambda x: x * torch.tensor([2.0], device=x.device)])
+def test_a_recorded_step_that_waits_or_is_handed_a_number_is_found(away, look):
+    x, live = torch.ones(2, 4, 5).to(AWAY), torch.ones(2, 4, 5, dtype=torch.bool).to(AWAY)
+    carry = {"w": torch.zeros(2, 3).to(AWAY)}
+
+    def step(carry, fixed, x, live):
+        look(x)
+        return carry
+
+    over_steps(step, carry, {}, (x,), live)
+    with pytest.raises(AssertionError, match="in a recorded step"):
+        over_steps(step, carry, {}, (x,), live, recorded=True)
 
 
 def compared(start, folder, atol=0.0):
