@@ -5,7 +5,7 @@ What can be told without one is in tests/test_devices.py.
 
 import pytest
 import torch
-from test_devices import CASES, GENERATING, LABELS, SIZES, WITH_NETS, federation
+from test_devices import CASES, GENERATING, LABELS, SIZES, WITH_NETS, federation, with_net
 
 from fedrepro import methods
 from fedrepro.core import trees
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 @pytest.fixture(autouse=True)
 def deterministic():
-    """What a training sets on CUDA, until the test ends."""
+    """The settings of a training on CUDA, until the test ends."""
     tf32 = torch.backends.cudnn.allow_tf32
     runs.resolve("cuda")
     yield
@@ -68,10 +68,7 @@ def test_a_method_ends_where_it_does_on_the_cpu(training, name, hyper, precision
 @pytest.mark.parametrize(("name", "net"), WITH_NETS)
 @pytest.mark.parametrize(("precision", "atol"), [("fp32", 1e-4), ("bf16", 1e-2)])
 def test_a_network_ends_where_it_does_on_the_cpu(training, name, net, precision, atol):
-    data = federation((3, 32, 32) if net == "resnet18" else (1, 28, 28), (18, 15))
-    hyper = {"optimiser": "sgd", "batch": 3, "net": net, "lr": 1e-3}
-    hyper = {key: value for key, value in hyper.items() if key in methods.find(name).hyper}
-    method = methods.build(name, Task(tuple(data.x.shape[1:]), data.classes, data.sizes), hyper)
+    data, method = with_net(name, net, (18, 15), batch=3)
     how = {"data": {0: data, 1: data}, "seeds": (0, 1), "rounds": 2, "precision": precision}
     compared(lambda device: training(method, device=device, **how), atol)
 

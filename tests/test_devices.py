@@ -152,13 +152,17 @@ WITH_NETS = [("fedavg", net) for net in get_args(Nets)]
 WITH_NETS += [("vm", "cnn"), ("vm", "cnn-fair"), ("fed-irm", "cnn-fair"), ("irm", "cnn-fair"), ("fedgma", "cnn")]
 
 
+def with_net(name, net, sizes, batch):
+    """A method with that network, and images that fit it: (data, method)."""
+    data = federation((3, 32, 32) if net == "resnet18" else (1, 28, 28), sizes)
+    hyper = {"optimiser": "sgd", "batch": batch, "net": net, "lr": 1e-3}
+    hyper = {key: value for key, value in hyper.items() if key in methods.find(name).hyper}
+    return data, methods.build(name, Task(tuple(data.x.shape[1:]), data.classes, data.sizes), hyper)
+
+
 @pytest.mark.parametrize(("name", "net"), WITH_NETS)
 def test_a_network_trains_as_on_the_cpu(training, tmp_path, name, net):
-    data = federation((3, 32, 32) if net == "resnet18" else (1, 28, 28), (3, 2))
-    hyper = {"optimiser": "sgd", "batch": 2, "net": net, "lr": 1e-3}
-    hyper = {key: value for key, value in hyper.items() if key in methods.find(name).hyper}
-    method = methods.build(name, Task(tuple(data.x.shape[1:]), data.classes, data.sizes), hyper)
-
+    data, method = with_net(name, net, (3, 2), batch=2)
     for precision, atol in (("fp32", 1e-4), ("bf16", 1e-2)):
         how = {"data": {0: data}, "rounds": 2, "precision": precision}
         used = compared(partial(training, method, **how), tmp_path / precision, atol)
