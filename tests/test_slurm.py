@@ -104,7 +104,7 @@ def test_a_table_is_submitted_and_jobs_that_are_queued_again_go_on_to_the_same_r
 
 
 def test_a_job_that_is_cancelled_is_said_a_signal_cancels_the_others_and_all_have_checkpoints(folder):
-    commands.paper(folder, LONG.replace("rounds = 500", "rounds = 9999"))
+    commands.paper(folder, LONG.replace("rounds = 200", "rounds = 9999"))
     with submit("--keep-going") as driver:
         one, other = in_training(2)
         subprocess.run(["scancel", one], check=True)

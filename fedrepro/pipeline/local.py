@@ -76,6 +76,7 @@ class Driver:
         self.over: list[Work] = []
         self.done: set[str] = set()
         self.lost: set[str] = set()
+        self.elsewhere: set[str] = set()  # those that another process was seen to hold
         self.stops = 0
         self.free = available()
 
@@ -101,7 +102,10 @@ class Driver:
         for job in [*self.waiting.values()]:
             if job.needs & self.lost:
                 self._end(Work(job, ended="left", why="what it needs failed"))
-            if not job.needs <= self.done or held(job.place.lock):
+            if not job.needs <= self.done:
+                continue
+            if held(job.place.lock):
+                self._skip(job)
                 continue
             if not fits(job, (work.job for work in self.running.values()), self.free):
                 continue
@@ -114,6 +118,12 @@ class Driver:
                 return self.waiting.pop(job.command)
             self._end(Work(job, ended="kept"))
         return None
+
+    def _skip(self, job: Job) -> None:
+        """Leave a job to the process that has it; say so once."""
+        if job.command not in self.elsewhere:
+            self.elsewhere.add(job.command)
+            self.board.say(f"{job.name}: another process is at it")
 
     def _start(self, job: Job) -> None:
         taken = [work.slot for work in self.running.values()]

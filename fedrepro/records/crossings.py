@@ -59,19 +59,20 @@ def first(rule: Crossings, accuracies: Mapping[int, float], plateau: float) -> d
     `accuracies`: round -> training accuracy after it, in the order of the rounds. `plateau`: that of the seed.
     """
     found: dict[int, int] = {}
-    peak, margins = 0, {level: _margin(rule, level, plateau) for level in levels(rule)}
+    peak, margins = 0, _margins(rule, plateau)
     for after, accuracy in accuracies.items():
         peak = max(peak, exceeded(rule, accuracy))
         if after >= rule.warm_start:
-            crossed = [level for level in range(above(rule, accuracy).start, peak + 1) if level not in found]
-            found |= {level: after for level in crossed if level + margins[level] <= peak}
+            for level in range(above(rule, accuracy).start, peak + 1):
+                if level not in found and level + margins[level] <= peak:
+                    found[level] = after
     return found
 
 
-def _margin(rule: Crossings, level: int, plateau: float) -> int:
-    """The margin of a level, in whole steps."""
-    half = math.floor((_steps(rule, plateau) - level) / 2)
-    return max(min(math.floor(_steps(rule, rule.margin)), half), 0)
+def _margins(rule: Crossings, plateau: float) -> dict[int, int]:
+    """Level -> its margin, in whole steps."""
+    widest, top = math.floor(_steps(rule, rule.margin)), _steps(rule, plateau)
+    return {level: max(min(widest, math.floor((top - level) / 2)), 0) for level in levels(rule)}
 
 
 def _steps(rule: Crossings, accuracy: float) -> float:

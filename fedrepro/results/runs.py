@@ -88,10 +88,13 @@ class Run:
     def points(self) -> dict[str, dict[int, dict[int, float]]]:
         """Metric -> seed -> round -> what was watched, where it is finite, in the order of the rounds."""
         found: dict[str, dict[int, dict[int, float]]] = {}
+        seeds = self.seeds
         for seed, curve in record.curves(self.folder).items():
-            for round, metric, value in curve if seed in self.seeds else ():
-                own = found.setdefault(metric, {each: {} for each in self.seeds})
-                own[seed].update({round: value} if math.isfinite(value) else {})
+            for round, metric, value in curve if seed in seeds else ():
+                if metric not in found:
+                    found[metric] = {each: {} for each in seeds}
+                if math.isfinite(value):
+                    found[metric][seed][round] = value
         return found
 
     @property
