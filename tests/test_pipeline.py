@@ -77,7 +77,8 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.rmtree(spec.parent)
     params = re.sub(r"budget: \w+", "budget: smoke", (folder / "params.yaml").read_text())
     params = re.sub(rf"(?m)^(?!{PAPER}:)\S+:\n +budget: .*\n", "", params)
-    params = re.sub(r"(sources|extractors): .*", r"\1: [digits]", params)
+    params = re.sub(r"sources: .*", "sources: [digits]", params)
+    params = re.sub(r"extractors: .*", "extractors: []", params)
     (folder / "params.yaml").write_text(params)
     trained = call(folder, "fedrepro", "run")
     assert re.findall(r"(\d+) recorded, (\d+) to train", trained)[0][0] == "0"
