@@ -23,7 +23,7 @@ def dimmed(
     brightness: Sequence[Probability] = (1.0, 0.75, 0.5),
     test_brightness: Probability = 0.25,
 ) -> Plan:
-    """Images as they are but for their ink, of which each client has a part of its own, and the test another.
+    """Images whose ink is dimmed by a factor of each client's own, and by another one at test.
 
     Client i has its images at `brightness`[i] of their ink, the test client at `test_brightness`.
     """

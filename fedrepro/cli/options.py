@@ -68,14 +68,14 @@ Budget = Annotated[str | None, typer.Option(help="Another budget of the paper: `
 Prepared = Annotated[
     str | None, typer.Option("--budget", help="A prepared budget of the paper: its records are evaluated afresh.")
 ]
-Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2; they train together.")]
+Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2, which train together; without it 0, or the paper's.")]
 Sets = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
         help="Change a setting, such as rounds=50, lr=0.001, n=3 or stop.threshold=0.6, each with a --set of its own: "
-        "`fedrepro show method NAME` and `fedrepro show dataset NAME` list them.",
+        "`fedrepro show method NAME` and `fedrepro show dataset NAME` list theirs, docs/reference.md those of every run.",
     ),
 ]
 DataSets = Annotated[
@@ -90,7 +90,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda; auto is cuda where
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16, of the products in training.")]
 Mode = Annotated[
     str,
-    typer.Option(help="How clients and seeds run: auto, vmap, loop, or a chunk size; results do not depend on it."),
+    typer.Option(help="How clients and seeds run: auto, vmap, loop, or a chunk size; results agree up to rounding."),
 ]
 Threads = Annotated[
     int | None,

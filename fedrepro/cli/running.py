@@ -36,7 +36,7 @@ Jobs = Annotated[
     int | None,
     typer.Option(min=1, help="Runs at once; without it as many as there are cores // threads, or slots of GPUs."),
 ]
-Threads = Annotated[int, typer.Option(min=1, help="Threads of each run: two runs of one beat one of two.")]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of each run: two runs of one thread side by side are faster than one after another on two.")]
 Gpus = Annotated[
     str | None, typer.Option(metavar="0,1", help="GPUs to share out among the runs; without it, all that are visible.")
 ]

@@ -51,7 +51,7 @@ def test_they_are_found_with_their_defaults():
         **{"n": 3, "partition": "iid", "labels_per_client": 2, "alpha": 0.5, "validation": 0.0},
         **{"brightness": (1.0, 0.75, 0.5), "test_brightness": 0.25},
     }
-    assert found.summary.startswith("Images as they are but for their ink")
+    assert found.summary.startswith("Images whose ink is dimmed")
 
 
 def test_a_brightness_is_needed_for_each_client():
