@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.papers.load import load_paper
@@ -100,8 +102,9 @@ def verdicts(*rows):
 
 def values(loaded, claim, run):
     """A claim's quantity of each seed of a run, None where it has none."""
-    found = claims.measured(loaded, claim, *current(loaded, loaded.runs())).values[run]
-    return [None if math.isnan(value) else value for value in found]
+    found = claims.measured(loaded, claim, *current(loaded, loaded.runs())).values
+    seeds = sorted({seed for each in found.values() for seed in each})
+    return [found[run].get(seed) for seed in seeds]
 
 
 # Quantities
@@ -159,22 +162,32 @@ def test_the_interval_over_seeds_is_that_of_the_paired_t_test():
     assert claims.interval(high - low) == pytest.approx((wanted.low, wanted.high), rel=1e-5)
 
 
-def test_the_interval_over_pairs_is_that_of_the_mean_over_resamples():
-    assert claims.resampled([3, 3, 3]) == (3, 3)
-    assert claims.resampled([0, 1]) == (0, 1)  # means 0, 1/2, 1 with probabilities 1/4, 1/2, 1/4
-    lo, hi = claims.resampled([-1, 0, 0, 0, 1])
-    assert -0.8 <= lo < -0.3 < 0.3 < hi <= 0.8
-    normal = np.random.default_rng(1).normal(10, 2, 400)
-    lo, hi = claims.resampled(normal)
-    assert lo == pytest.approx(normal.mean() - 1.96 * normal.std() / 20, abs=0.03)
-    assert hi == pytest.approx(normal.mean() + 1.96 * normal.std() / 20, abs=0.03)
-    assert claims.resampled(normal) == (lo, hi)
-
-
-@pytest.mark.parametrize("interval", [claims.interval, claims.resampled])
 @pytest.mark.parametrize("differences", [[], [4.0]])
-def test_a_single_seed_or_pair_has_no_interval(interval, differences):
-    assert all(math.isnan(end) for end in interval(differences))
+def test_a_single_seed_or_group_has_no_interval(differences):
+    assert all(math.isnan(end) for end in claims.interval(differences))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sizes"),
+    [
+        ([], []),
+        ([["a", "b"], ["c", "d"]], [1, 1]),
+        ([["a", "b"], ["c", "d"], ["b", "d"]], [3]),  # the last one joins the first two
+        ([["a", "b"], ["c", "d"], ["e", "a"]], [1, 2]),
+        ([["a"], ["b"], ["a"]], [1, 2]),  # against a level
+    ],
+)
+def test_pairs_that_share_a_run_are_in_one_group(pairs, sizes):
+    found = claims.groups(pairs)
+    assert [len(group) for group in found] == sizes
+    assert sorted(pair for group in found for pair in group) == sorted(pairs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3), max_size=8))
+def test_no_two_groups_share_a_run(pairs):
+    found = [{run for pair in group for run in pair} for group in claims.groups(pairs)]
+    assert sum(map(len, found)) == len(set().union(*found))
 
 
 @pytest.mark.parametrize(
@@ -390,25 +403,45 @@ def test_a_number_of_pairs_is_judged_by_the_intervals_on_either_side(tmp_path, c
     assert count.verdict == verdict
 
 
-def test_pooled_pairs_are_the_observations(tmp_path):
-    claim = CLAIM.replace("margin = 0", "margin = 0\npooled = true") + PAIRS
+POOLED = CLAIM.replace("margin = 0", "margin = 0\npooled = true") + PAIRS
+
+
+def test_pooled_pairs_have_one_value_for_each_seed(tmp_path):
     loaded = masked(
-        tmp_path, claim,
-        iid_one_small=[51, 52, 53], iid_two_small=[53, None, 53],  # 2 and 3
-        skewed_one_small=[54, 54, 54], skewed_two_small=[None, None, None],  # 4, and none
+        tmp_path, POOLED,
+        iid_one_small=[51, 52, 53], iid_two_small=[53, 52, 53],  # with those below 2 3 4, in the mean over the pairs
+        skewed_one_small=[54, 56, 58], skewed_two_small=[50, 52, 52],
     )  # fmt: skip
     [row] = rows(loaded)
-    assert (row.pair, row.high, row.low, row.n) == ("Iid or Skewed, One or Two: step 0.1 against step none", "", "", 3)
-    assert numbers(row) == (3, 2, 4, "holds")  # one resample in 27 is thrice the smallest
-    write(loaded, "iid-two-small", [20, 20, 20])
-    assert rows(loaded)[0].verdict == "undecided"
+    assert (row.pair, row.high, row.low) == ("Iid or Skewed, One or Two: step 0.1 against step none", "", "")
+    assert (row.kind, row.n) == ("pooled", 3)
+    assert numbers(row) == (3, pytest.approx(0.51586, abs=1e-4), pytest.approx(5.48414, abs=1e-4), "holds")
+    write(loaded, "iid-two-small", [None, 20, 20])  # two seeds are left: 3 less 32/4, and 4 less 33/4
+    [row] = rows(loaded)
+    assert (row.kind, row.n, row.difference) == ("pooled", 2, -4.625)
 
 
-def test_each_block_of_pooled_pairs_is_judged_alone_and_one_pair_is_too_few(tmp_path):
+def test_pooled_pairs_of_one_seed_are_judged_by_their_groups(tmp_path):
+    loaded = masked(
+        tmp_path, POOLED,
+        iid_one_small=[51, None, None], iid_two_small=[53, None, None],  # 1 and 3
+        skewed_one_small=[54, None, None], skewed_two_small=[None, None, None],  # 4, and none
+    )  # fmt: skip
+    [row] = rows(loaded)
+    assert (row.kind, row.n) == ("groups", 3)
+    half = 4.302653 * math.sqrt(7 / 3 / 3)  # of 1, 3 and 4
+    assert numbers(row) == (
+        pytest.approx(8 / 3, abs=1e-4),
+        pytest.approx(8 / 3 - half, abs=1e-4),
+        pytest.approx(8 / 3 + half, abs=1e-4),
+        "undecided",
+    )
+
+
+def test_each_block_of_pooled_pairs_is_judged_alone_and_one_group_is_too_few(tmp_path):
     second = PAIRS.replace(', method = ["One", "Two"]', ', method = "One"').replace('["Iid", "Skewed"]', '"Iid"')
-    claim = CLAIM.replace("margin = 0", "margin = 0\npooled = true") + PAIRS + second
     runs = [f"{dataset}_{method}_small" for dataset in ("iid", "skewed") for method in ("one", "two")]
-    loaded = masked(tmp_path, claim, **dict.fromkeys(runs, [51, 51, 51]))
+    loaded = masked(tmp_path, POOLED + second, **dict.fromkeys(runs, [51, None, None]))
     assert [(row.n, row.verdict) for row in rows(loaded)] == [(4, "holds"), (1, "undecided")]
 
 
@@ -417,7 +450,7 @@ def test_a_pooled_pair_with_a_seed_cut_off_counts_as_cut_off(toy):
     path.write_text(path.read_text().replace("margin = 0\npairs", "margin = 0\npooled = true\npairs"))
     watched(toy, seed_1={"status": "cap"}, seed_2={"status": "cap"})
     [row] = evidence(load_paper(made.NAME, toy.root))["slow"]
-    assert (row.difference, row.n, row.censored_high, row.censored_low) == (13.3333, 1, 1, 0)  # 0, 0, 40
+    assert (row.difference, row.n, row.censored_high, row.censored_low) == (13.3333, 3, 2, 0)  # 0, 0, 40
 
 
 def test_a_gain_is_the_mean_over_its_pairs_seed_by_seed(tmp_path):

@@ -251,6 +251,7 @@ def test_a_change_makes_a_planned_run_ad_hoc(inside, change, expected):
         (Request(paper="tiny-2023", run=GAME), "unknown paper 'tiny-2023': did you mean 'tiny-2024'"),
         (Request(paper=PAPER, run="digits-fed"), "unknown run of tiny-2024 'digits-fed': did you mean 'digits-fedsgd'"),
         (Request(paper=PAPER, run=GAME, budget="smok"), "unknown budget of tiny-2024 'smok': did you mean 'smoke'"),
+        (Request(method="gen-afl", dataset="mnist", sets=("alpha=1",)), "write hyper.alpha or data.alpha"),
     ],
 )
 def test_requests_that_name_nothing(inside, request_, message):

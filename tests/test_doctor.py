@@ -187,7 +187,7 @@ def test_packages_against_the_lock(monkeypatch):
     monkeypatch.setattr(doctor, "_version", missing)
     states = found(doctor.environment)
     assert states["rich"] == (
-        "note", f"{metadata.version('rich')} where the lock has 0.0.1: new results may differ from the recorded ones",
+        "note", f"{metadata.version('rich')} where the lock has 0.0.1: new results may differ from recorded ones",
     )  # fmt: skip
     assert states["typer"][0] == "wrong"
     assert "torch" not in states

@@ -186,6 +186,16 @@ def test_a_killed_worker_is_one_run_that_failed(folder, undisturbed):
     assert results() == undisturbed
 
 
+def test_a_worker_that_is_stopped_from_outside_is_no_success(folder):
+    commands.paper(folder, LONG)
+    with commands.start("run", "--jobs", "2", "--device", "cpu") as driver:
+        os.kill(running(driver)[0], signal.SIGTERM)
+        said = driver.stderr.read()
+    assert driver.returncode == 1, said
+    assert said.splitlines()[-1] == "error: 1 of 3 stopped: the same command goes on from there."
+    assert "2 done, 1 stopped" in said
+
+
 def test_after_a_killed_driver_the_runs_end_with_a_checkpoint_and_the_same_command_goes_on(folder, undisturbed):
     commands.paper(folder, LONG)
     with commands.start("run", "--jobs", "2", "--device", "cpu") as driver:

@@ -188,7 +188,8 @@ def test_there_is_a_stage_for_each_paper_and_for_each_of_its_methods():
     assert found["train"]["foreach"] == wanted
     for stage in ("evaluate", "sheets", "report", "check"):
         assert sorted(found[stage]["foreach"]) == [paper.name for paper in papers]
-    assert {f"reports/{paper.name}/metrics.json" for paper in papers} <= set(found["overview"]["deps"])
+    assert {"papers", *(f"reports/{paper.name}/metrics.json" for paper in papers)} <= set(found["overview"]["deps"])
+    assert found["overview"]["params"] == [f"{paper.name}.budget" for paper in papers]
 
 
 def test_there_is_a_stage_for_each_source_and_extractor_that_runs_need():

@@ -19,7 +19,7 @@ from fedrepro.pipeline import costs
 from fedrepro.pipeline.plan import Job, plan, waves
 from fedrepro.pipeline.run import Only
 from fedrepro.pipeline.workers import share
-from fedrepro.records import record
+from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
 
 TRAIN = f"fedrepro train --paper {PAPER} --run"
@@ -194,6 +194,23 @@ def test_a_study_at_another_budget_is_refused_but_listed(folder):
     )
     assert fedrepro("run", "--budget", "smoke", "--dry-run").code == 0
     assert not Path("runs").exists()
+
+
+def test_a_search_is_planned_where_what_judges_its_runs_is_still_to_be_made(folder):
+    """Whether a point is recorded cannot be told without it."""
+    spec = commands.SEARCHED.replace('dataset = "digits"', 'dataset = "gan-digits"').replace('"fedsgd"', '"gman"')
+    commands.paper(folder, spec.replace("f-irm", "gman-0"))
+    kinds = [job.kind for job in plan([load_paper(PAPER)], Only(run=PLAIN)).ordered]
+    assert kinds == ["fetch", "extractor", "point", "point", "study", "run"]
+
+
+def test_the_records_of_a_prepared_budget_say_how_long_its_other_runs_take(folder):
+    commands.paper(folder, commands.SPEC.replace('label = "smoke"', 'label = "smoke"\nprepared = true'))
+    assert fedrepro("train", "--paper", PAPER, "--run", PLAIN, "--budget", "smoke", "--device", "cpu").code == 0
+    took, spec = costs.recorded(record.read(paths.prepared(PAPER, "smoke", PLAIN))), load_paper(PAPER).at("smoke")
+    longer = spec.run(PLAIN).model_copy(update={"rounds": 20})
+    assert costs.Costs(spec).of(PLAIN, longer).seconds == pytest.approx(10 * took.seconds)
+    assert costs.Costs(load_paper(PAPER)).of(PLAIN, longer).seconds is None
 
 
 # What is said

@@ -205,7 +205,16 @@ def test_a_run_trained_again_is_compared_with_its_record_and_leaves_it_alone(tra
     assert done.code == 0
     assert [row.split("│")[-2].strip() for row in done.out.splitlines() if "test_accuracy" in row] == ["equal"]
     assert (RUN / "record.json").read_bytes() == trained[RUN / "record.json"]
-    assert Path(f"runs/adhoc/{PLAIN}-again/record.json").exists()
+    assert Path(f"runs/adhoc/{PAPER}-{PLAIN}-again/record.json").exists()
+
+
+def test_what_was_compared_before_is_trained_anew():
+    """An earlier one may be of another version, which is what is to be compared."""
+    asked = ("train", "--paper", PAPER, "--run", PLAIN, "--compare")
+    once, twice = fedrepro(*asked), fedrepro(*asked)
+    assert (once.code, twice.code) == (0, 0)
+    assert "kept" not in once.err + twice.err
+    assert twice.err.count("round ") == once.err.count("round ") > 0
 
 
 def test_a_record_that_another_machine_does_not_explain_has_exit_code_3():
@@ -235,6 +244,12 @@ def test_there_must_be_a_record_to_compare_with():
     done = fedrepro("train", "--paper", PAPER, "--run", PLAIN, "--compare")
     assert done.fault == f"error: {RUN}/record.json is missing: run `fedrepro train --paper {PAPER} --run {PLAIN}`."
     assert done.code == 1
+
+
+@pytest.mark.parametrize("command", ["compare", "plot"])
+def test_a_run_that_no_paper_plans_is_wrong_usage(command):
+    done = fedrepro(command, f"{PAPER}/nope", f"{PAPER}/{PLAIN}")
+    assert (done.code, done.out) == (2, "")
 
 
 @pytest.mark.parametrize(

@@ -85,17 +85,17 @@ def test_a_count_stands_beside_the_published_one(tmp_path):
     assert "as many intervals as the paper has pairs lie above" in " ".join(text.split())
 
 
-def test_pooled_pairs_are_counted_in_place_of_seeds(tmp_path):
+def test_of_one_seed_groups_are_counted_in_place_of_seeds(tmp_path):
     claim = CLAIM.replace("margin = 0", "margin = 0\npooled = true") + PAIRS
     loaded = masked(
         tmp_path, claim,
-        iid_one_small=[51, 52, 53], iid_two_small=[53, None, 53],  # 2 and 3
-        skewed_one_small=[54, 54, 54], skewed_two_small=[None, None, None],  # 4, and none
+        iid_one_small=[51, None, None], iid_two_small=[53, None, None],
+        skewed_one_small=[54, None, None], skewed_two_small=[None, None, None],
     )  # fmt: skip
     [line] = [line for line in terminal(loaded).splitlines() if "Iid or Skewed" in line]
     assert "Iid or Skewed, One or Two: step 0.1 against step none" in line
-    assert "3 pairs" in line
-    assert "bootstrap resamples of the pairs, so that one seed of each will do" in " ".join(terminal(loaded).split())
+    assert "3 groups" in line
+    assert "the interval is over groups of pairs, of which none shares a run" in " ".join(terminal(loaded).split())
 
 
 def test_only_claims_that_count_or_compare_gains_explain_it(toy):
@@ -108,7 +108,7 @@ def test_only_claims_that_count_or_compare_gains_explain_it(toy):
 def test_the_legend_says_how_intervals_are_made():
     legend = claims.judged(load_paper("fedaug-2022", ROOT), pd.DataFrame({"substitute_data": [["digits"], []]}))
     assert "interval: 95% paired t interval over the seeds." in legend[0]
-    assert any("the interval is 95% of 10,000 bootstrap resamples of the pairs" in line for line in legend)
+    assert any(line.startswith("Pairs that are judged together have one row") for line in legend)
     assert legend[-1] == "Data: digits, in place of the paper's own."
 
 

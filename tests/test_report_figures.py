@@ -1,5 +1,7 @@
 """Figures as a reader sees them: pictures and captions."""
 
+from pathlib import Path
+
 import made
 import pytest
 from test_figures import FIGURES, PARALLEL, SEQUENTIAL, levels, panels, played
@@ -10,6 +12,8 @@ from fedrepro.records import paths
 from fedrepro.report import plots, write
 from fedrepro.results import evaluate
 from fedrepro.results.check import check
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -158,3 +162,11 @@ def test_check_names_a_faulty_run_once(toy):
     (paths.run(made.NAME, "game", PARALLEL, toy.root) / "record.json").unlink()
     problems = check([toy]).problems
     assert len([problem for problem in problems if "record.json is missing" in problem]) == 1
+
+
+def test_the_places_on_two_axes_are_in_the_order_of_the_spec_and_only_those_that_are_there():
+    paper = load_paper("f2u-2019", ROOT)
+    there = {"F2A × MNIST", "MD-GAN × MNIST", "F2A × 1D"}
+    assert plots._places(paper, ("method", "dataset"), there) == ["MD-GAN × MNIST", "F2A × MNIST", "F2A × 1D"]
+    assert plots._places(paper, "method", {"F2A", "MD-GAN"}) == ["MD-GAN", "F2A"]
+    assert plots._places(paper, (), there) == []

@@ -16,6 +16,10 @@ import pytest
 from commands import PAPER, fedrepro
 from test_jobs import FOLDERS, LONG, results
 
+from fedrepro.errors import FedreproError
+from fedrepro.pipeline.plan import Job
+from fedrepro.pipeline.workers import Workers
+
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests/one_node.sh"
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch")
@@ -125,3 +129,63 @@ def test_what_slurm_refuses_is_one_sentence(folder):
     assert done.code == 1
     assert done.fault.startswith("error: Slurm takes no jobs: ")
     assert "invalid partition specified: nowhere" in done.fault
+
+
+class Deaf:
+    """A board that shows nothing."""
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A driver of two jobs, the second of which needs the first, and the commands that it ran, which do nothing."""
+    slurm = pytest.importorskip("fedrepro.pipeline.slurm")
+    one = Job("run", ("p", "one"), "one")
+    jobs = [one, Job("run", ("p", "two"), "two", frozenset({"one"}))]
+    made = slurm.Slurm(jobs, Workers(1, (None,)), Deaf(), False, partition=None, limit=None, most=None)
+    ran = []
+
+    def run(command, **_):
+        ran.append(command[0])
+        return subprocess.CompletedProcess(command, made.code, "7_0 RUNNING\n8_0 FAILED\n", "Socket timed out")
+
+    made.code = 0
+    monkeypatch.setattr(slurm.subprocess, "run", run)
+    return made, ran
+
+
+def test_a_queue_that_does_not_answer_for_a_minute_is_asked_again(driver):
+    made, _ = driver
+    for _ in range(2):  # an answer begins the minute anew
+        made.code = 1
+        assert [made._queue() for _ in range(30)] == [None] * 30
+        made.code = 0
+        assert made._queue() == {"7_0": "RUNNING"}
+    made.code = 1
+    with pytest.raises(FedreproError, match="does not answer: Socket timed out. Its jobs go on"):
+        [made._queue() for _ in range(31)]
+
+
+@pytest.mark.parametrize("ends", ["refused", "signal"])
+def test_what_slurm_has_taken_is_cancelled_where_it_takes_no_more_and_after_a_signal(driver, monkeypatch, ends):
+    made, ran = driver
+    sent = []
+
+    def send(part, asked):
+        sent.append([job.command for job in part])
+        if ends == "signal":
+            made._asked([15])
+        elif len(sent) == 2:
+            raise FedreproError("Slurm takes no jobs")
+        return [type("Sent", (), {"job_id": f"{len(sent)}_0"})()]
+
+    monkeypatch.setattr(made, "_send", send)
+    if ends == "refused":
+        with pytest.raises(FedreproError, match="takes no jobs"):
+            made._submit()
+    else:
+        made._submit()
+    assert sent == [["one"], ["two"]][: 1 if ends == "signal" else 2]
+    assert ran[-1] == "scancel"

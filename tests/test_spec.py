@@ -104,6 +104,11 @@ MISTAKES = {
     "no word of a run": ('run = "game"', "run = 5", "run: input should be a valid string"),
     "no table": ("[tables.t1]", "[tables]\nx = 5\n[tables.t1]", "tables.x"),
     "no paper budget": ("budgets.paper", "budgets.desk", "no budget 'paper'"),
+    "half a row beside another reading": (
+        "[[tables.t1.cells]]",
+        '[[tables.t1.readings]]\nreading = "other"\nreason = "it is open"\n\n'
+        '[[tables.t1.not_run]]\nwhen = { metric = "test_accuracy" }\nreason = "too dear"\n\n[[tables.t1.cells]]',
+        "`not_run` leaves out one metric of a row"),
 }  # fmt: skip
 
 

@@ -504,3 +504,14 @@ def test_a_run_without_a_search(searched, run, message):
     with pytest.raises(UsageError, match=message):
         find(run)
     assert not Path("studies").exists()
+
+
+def test_the_search_of_another_budget_does_not_replace_that_of_the_budget_in_use(searched):
+    other = '[budgets.other]\nlabel = "other"\n\n[[budgets.other.rules]]\nsettings = { hyper = { batch = 32 } }\n'
+    searched.write_text(SEARCH + "\n" + other)
+    with pytest.raises(UsageError, match="the search digits-plain is that of budget paper, and would be replaced"):
+        tune.tune("toy", "digits-plain", Log(), "other")
+    with pytest.raises(UsageError, match="or give it a search.name"):
+        tune.point("toy", "digits-plain", "lr-0.05", Log(), "other")
+    assert not TUNED.exists()
+    assert not STUDY.exists()

@@ -82,7 +82,9 @@ def environment() -> Findings:
         if found is None:
             yield Finding(name, "wrong", f"not installed: install it, with `make setup` or `pip install {name}`")
         elif wanted not in (None, found):
-            yield Finding(name, "note", f"{found} where the lock has {wanted}: new results may differ from the recorded ones")
+            yield Finding(
+                name, "note", f"{found} where the lock has {wanted}: new results may differ from recorded ones"
+            )
         else:
             count += 1
     against = f"as in {LOCK}" if locked else f"there is no {LOCK} here to compare with"

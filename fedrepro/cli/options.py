@@ -68,14 +68,16 @@ Budget = Annotated[str | None, typer.Option(help="Another budget of the paper: `
 Prepared = Annotated[
     str | None, typer.Option("--budget", help="A prepared budget of the paper: its records are evaluated afresh.")
 ]
-Seeds = Annotated[str | None, typer.Option(help="Seeds with commas between, such as 0,1,2, which train together; without it 0, or the paper's.")]
+Seeds = Annotated[
+    str | None, typer.Option(help="Seeds that train together, such as 0,1,2; without it 0, or the paper's.")
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
         help="Change a setting, such as rounds=50, lr=0.001, n=3 or stop.threshold=0.6, each with a --set of its own: "
-        "`fedrepro show method NAME` and `fedrepro show dataset NAME` list theirs, docs/reference.md those of every run.",
+        "`fedrepro show method NAME` and `fedrepro show dataset NAME` list theirs, docs/reference.md all others.",
     ),
 ]
 DataSets = Annotated[

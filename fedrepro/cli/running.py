@@ -36,7 +36,9 @@ Jobs = Annotated[
     int | None,
     typer.Option(min=1, help="Runs at once; without it as many as there are cores // threads, or slots of GPUs."),
 ]
-Threads = Annotated[int, typer.Option(min=1, help="Threads of each run: two runs of one thread side by side are faster than one after another on two.")]
+Threads = Annotated[
+    int, typer.Option(min=1, help="Threads of each run; runs of one thread, side by side, are the fastest.")
+]
 Gpus = Annotated[
     str | None, typer.Option(metavar="0,1", help="GPUs to share out among the runs; without it, all that are visible.")
 ]
@@ -149,7 +151,7 @@ def _hours(seconds: float) -> str:
 
 
 def _do(made: Plan, workers: Workers, cluster: dict | None, keep_going: bool, chosen: list, method: str | None) -> None:
-    """Do the jobs; FedreproError where one failed, after what ran, what did not, and why."""
+    """Do the jobs; FedreproError where one failed or was stopped, after what ran, what did not, and why."""
     from fedrepro.records import paths
 
     for line in _counts(made):
@@ -178,6 +180,6 @@ def _do(made: Plan, workers: Workers, cluster: dict | None, keep_going: bool, ch
             board.close()
             for line in summary(driver.over, driver.waiting.values()):
                 board.say(line)
-    failed = sum(work.ended == "failed" for work in driver.over)
-    if failed:
-        raise FedreproError(f"{failed} of {len(made.jobs)} failed.")
+    for ended, remedy in (("failed", "."), ("stopped", ": the same command goes on from there.")):
+        if count := sum(work.ended == ended for work in driver.over):
+            raise FedreproError(f"{count} of {len(made.jobs)} {ended}{remedy}")

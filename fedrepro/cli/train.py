@@ -10,6 +10,7 @@ from fedrepro.core import lift
 from fedrepro.pipeline import request, workers
 from fedrepro.pipeline.request import Request
 from fedrepro.pipeline.run import title
+from fedrepro.records import record as records
 from fedrepro.results import again
 
 
@@ -20,6 +21,8 @@ def train(asked: Request, device: str, mode: str, threads: int | None) -> None:
 
     config, place = request.resolve(asked)
     planned = again.recorded(asked.paper, asked.run) if asked.compare else None
+    if asked.compare:  # an earlier one may be of another version or machine
+        records.path(place.folder).unlink(missing_ok=True)
     workers.limit(threads)
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
         how = {"device": device, "watch": display.watch, "say": display.say, "save_model": asked.save_model}

@@ -58,7 +58,7 @@ def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Rule:
 
 
 def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Rule:
-    """Adam with bias correction (Kingma and Ba 2015, Algorithm 1); eps as Keras has it.
+    """Adam with bias correction (Kingma and Ba 2015, Algorithm 1); eps of Keras's size, beside the corrected root.
 
     State: first and second moments `m`, `v` shaped like the parameters, step counter `t` (scalar; of stacked networks
     that take a step together, [K]).

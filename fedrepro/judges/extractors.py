@@ -63,15 +63,20 @@ def classifier(source: str) -> Found | None:
 
 def inception() -> Found | None:
     """The Inception network, if its weights are in the data folder or the cache; UsageError for another file there."""
-    for path in (folder / WEIGHTS for folder in (downloads.folder(), downloads.CACHE)):
-        if path.is_file():
-            content = path.read_bytes()
-            try:
-                downloads.check_named(path, content)
-            except OSError as error:
-                raise UsageError(f"{error}: put the file of pytorch-fid's releases there.") from error
-            return Found("inception", sha256(content), path)
-    return None
+    if (path := weights()) is None:
+        return None
+    content = path.read_bytes()
+    try:
+        downloads.check_named(path, content)
+    except OSError as error:
+        raise UsageError(f"{error}: put the file of pytorch-fid's releases there.") from error
+    return Found("inception", sha256(content), path)
+
+
+def weights() -> Path | None:
+    """The file that has the name of Inception's weights, in the data folder or the cache; unread."""
+    found = (folder / WEIGHTS for folder in (downloads.folder(), downloads.CACHE))
+    return next((path for path in found if path.is_file()), None)
 
 
 def fetch() -> Path:

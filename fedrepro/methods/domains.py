@@ -109,7 +109,8 @@ def vm(task: Task, *, beta: float = 10.0, scale: Literal["sum", "mean"] = "sum")
 def fed_irm(task: Task, *, penalty: Kind = "scalar", nu: float = 100.0, anneal: int = 500) -> Most:
     """Fed-IRM: FedAVG of steps on risk + nu times the penalty of IRM (see `penalties`).
 
-    nu is 1 for a client's first `anneal` steps. The authors' code has `sgd` and the penalty on the `weights`.
+    nu is 1 for a client's first `anneal` steps. The authors' code has `sgd`, the penalty on the `weights`, the loss
+    divided by nu, and a new optimiser after these steps; the last two are no settings here.
     """
     return partial(Recipe, server=REPLACE, penalty=Penalty(penalty, nu, anneal))
 

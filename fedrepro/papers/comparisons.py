@@ -35,7 +35,7 @@ class Pair(NamedTuple):
 class Comparison(NamedTuple):
     """One verdict is about it: a pair, the mean over `pooled` pairs, or that of `larger` against that of `smaller`.
 
-    Of pooled pairs each is one observation, as else each seed is.
+    Each seed is an observation; where pooled pairs have one, each group of those that share runs is.
     """
 
     name: str

@@ -97,7 +97,9 @@ class Costs:
 
 
 def _samples(paper: Paper) -> Iterator[Sample]:
-    for folder in (paths.runs(paper.name, "", paper.root), Path(paper.root) / paths.ADHOC):
+    """The records of the paper's runs, of those of a prepared budget, and of ad hoc runs."""
+    prepared = [paths.prepared(paper.name, paper.prepared, "", paper.root)] if paper.prepared else []
+    for folder in (*prepared, paths.runs(paper.name, "", paper.root), Path(paper.root) / paths.ADHOC):
         for each in record.folders(folder):
             try:
                 found = record.read(each)

@@ -126,7 +126,7 @@ def plan(papers: Iterable[Paper], only: Only = Only(), budget: str | None = None
     made = Plan()
     papers = list(papers)
     for (paper, runs), own in zip(wanted([paper.at(budget) for paper in papers], only), papers, strict=True):
-        known = Costs(own)
+        known = Costs(paper)
         for run in runs:
             _add(made, own, paper, run, known)
     return made
@@ -206,7 +206,7 @@ def _extractor(made: Plan, config: RunConfig) -> frozenset[str]:
 def _absent(name: str) -> bool:
     """Whether an extractor is not there; one that is damaged is refused by whoever reads it."""
     if name == "inception":
-        return extractors.inception() is None
+        return extractors.weights() is None
     return not any(path.exists() for path in extractors.paths(name))
 
 
@@ -221,7 +221,7 @@ def _studied(
     points = frozenset()
     for point in study.rule.stages(study.config)[0]:  # which of them go on, the choosing job finds
         trains = studied(paper, study, point)
-        if not trains.recorded:
+        if _record(trains) is None:
             of, cost = (paper.name, study.run, point), known.point(study, trains.config)
             points |= made.add(Job("point", of, f"{command} --point {point}", needs, trains, cost, other))
     chooses = Job("study", (paper.name, study.run), command, needs | points, cost=known.later(study), budget=other)

@@ -69,7 +69,7 @@ def resolve(request: Request) -> tuple[RunConfig, Place]:
     if request.compare:
         if config != planned:
             raise UsageError("--compare trains a planned run as it is: leave out what changes it.")
-        return config, adhoc(config, request.out or paths.ADHOC / f"{request.run}-again")
+        return config, adhoc(config, request.out or paths.ADHOC / f"{request.paper}-{request.run}-again")
     if config == planned and request.out is None and not request.save_model:
         return config, place(home, request.run, config)
     return config, adhoc(config, request.out)
@@ -179,6 +179,8 @@ def _setting(settings: dict[str, Any], text: str) -> tuple[str, str, Any]:
     groups |= {"watch": Watch.model_fields, "data": data.parameters(settings["dataset"])}
     groups["hyper"] = methods.find(settings["method"]).hyper
     group, dot, name = key.rpartition(".")
+    if not dot and name in groups["data"] and name in groups["hyper"]:
+        raise UsageError(f"--set {key} is of the method and of the data: write hyper.{key} or data.{key}.")
     bare = {name: each for each in ("data", "hyper", "") for name in groups[each]}
     group = group if dot else bare.get(name)
     if name not in groups.get(group, ()):

@@ -34,6 +34,7 @@ LIMIT = "24:00:00"
 NOTICE = 120  # seconds before its time limit at which a job is told
 ARRAY = 1000  # jobs of an array: Slurm takes no more unless it is told to
 POLL = 2.0  # seconds between two looks at the queue
+PATIENCE = 30  # looks in a row that Slurm may leave unanswered, as while it is started again
 ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL")
 
 
@@ -77,13 +78,15 @@ class Slurm:
         self.most = most
         self.submitted: dict[str, tuple[submitit.Job, Work]] = {}
         self.missed: set[str] = set()  # not in the queue at the last look, and without a result
+        self.unanswered = 0  # looks at the queue in a row
 
     def run(self) -> list[Work]:
         """Submit the jobs and wait until all have ended. Raises Interrupted after SIGINT or SIGTERM."""
         with signals(self._asked) as asked:
             self._submit()
             while self.submitted:
-                self._look(_queue(self.name))
+                if (queue := self._queue()) is not None:
+                    self._look(queue)
                 self.board.look(self)
                 if self.submitted:
                     time.sleep(POLL)
@@ -92,14 +95,25 @@ class Slurm:
         return self.over
 
     def _submit(self) -> None:
-        """An array for each wave, in parts; each waits for the end of all earlier ones."""
+        """An array for each wave, in parts; each waits for the end of all earlier ones. None after a signal.
+
+        Where Slurm takes one no more, those before it are cancelled.
+        """
         before: list[str] = []
         for wave in waves(self.waiting.values()):
             after = {"dependency": f"afterany:{':'.join(before)}"} if before else {}
             for start in range(0, len(wave), ARRAY):
+                if self.stops:
+                    return
                 part = wave[start : start + ARRAY]
-                sent = self._send(part, self.asked | after)
+                try:
+                    sent = self._send(part, self.asked | after)
+                except FedreproError:
+                    self._cancel()
+                    raise
                 self.submitted |= {each.job_id: (each, Work(job)) for each, job in zip(sent, part, strict=True)}
+                if self.stops:  # a signal came while Slurm took them
+                    self._cancel()
             before = list(dict.fromkeys(name.partition("_")[0] for name in self.submitted))
         self.board.say(f"{len(self.submitted)} jobs submitted to Slurm as {self.name}, output in {FOLDER}")
 
@@ -119,6 +133,19 @@ class Slurm:
             return executor.map_array(partial(task, device=self.workers.device, threads=self.workers.threads), part)
         except (RuntimeError, OSError) as error:
             raise FedreproError(f"Slurm takes no jobs: {' '.join(str(error).split())}") from error
+
+    def _queue(self) -> dict[str, str] | None:
+        """Job -> its state, of those in the queue; None where Slurm does not answer, FedreproError if for long."""
+        asked = ["squeue", "--noheader", "--array", "--name", self.name, "--format=%i %T", "--states=all"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        self.unanswered = self.unanswered + 1 if done.returncode else 0
+        if self.unanswered > PATIENCE:
+            said = " ".join(done.stderr.split())
+            raise FedreproError(f"Slurm does not answer: {said}. Its jobs go on; the same command waits for them.")
+        if done.returncode:
+            return None
+        states = dict(line.split() for line in done.stdout.splitlines())
+        return {job: state for job, state in states.items() if state not in ENDED}
 
     def _look(self, queue: dict[str, str]) -> None:
         """Take what the queue and the results say of each job."""
@@ -164,16 +191,6 @@ class Slurm:
     def _cancel(self) -> None:
         self.stops += 1
         subprocess.run(["scancel", "--name", self.name], check=False)
-
-
-def _queue(name: str) -> dict[str, str]:
-    """Job -> its state, of those in the queue."""
-    asked = ["squeue", "--noheader", "--array", "--name", name, "--format=%i %T", "--states=all"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise FedreproError(f"Slurm does not answer: {' '.join(done.stderr.split())}")
-    states = dict(line.split() for line in done.stdout.splitlines())
-    return {job: state for job, state in states.items() if state not in ENDED}
 
 
 def _result(sent: submitit.Job) -> tuple[str, str]:

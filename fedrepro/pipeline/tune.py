@@ -40,11 +40,10 @@ def tune(paper: str, run: str, shown: Shown, budget: str | None = None, **how) -
 
     Returns the name of the study, and the entry. Records and curves are kept in studies/<paper>/<run>/,
     those of each point of a search in a folder of their own, so that an interrupted search goes on. Test accuracy is
-    not looked at. Raises UsageError where the run needs no tuning or the search's metric is not watched, FedreproError
-    where all of its points diverge.
+    not looked at. Raises UsageError where the run needs no tuning, its search would replace another one or the search's
+    metric is not watched, FedreproError where all of its points diverge.
     """
-    spec = load_paper(paper).at(budget)
-    study = spec.study(run)
+    spec, study = _study(paper, run, budget)
     rule = study.rule
 
     def train(point: str) -> tuple[Seed, list[Curve]]:
@@ -61,11 +60,22 @@ def tune(paper: str, run: str, shown: Shown, budget: str | None = None, **how) -
 
 def point(paper: str, run: str, point: str, shown: Shown, budget: str | None = None, **how) -> Record:
     """Train one point of a run's search, and enter nothing; UsageError with the closest name where it has none such."""
-    spec = load_paper(paper).at(budget)
-    study = spec.study(run)
+    spec, study = _study(paper, run, budget)
     if point not in study.points:
         raise unknown(f"point of the search of {study.name}", point, study.points)
     return try_point(spec, study, point, shown, **how)
+
+
+def _study(paper: str, run: str, budget: str | None) -> tuple[Paper, Study]:
+    """The paper at a budget, and the search of a run; UsageError where that of the budget in use has its name."""
+    own = load_paper(paper)
+    spec = own.at(budget)
+    study = spec.study(run)
+    others = (draft.study for draft in own.drafts.values() if draft.study)
+    if any(other.name == study.name and other.digest() != study.digest() for other in others):
+        fault = f"the search {study.name} is that of budget {own.budget}, and would be replaced"
+        raise UsageError(f"{fault}: name budget {spec.budget} in {paths.PARAMS}, or give it a search.name.")
+    return spec, study
 
 
 def try_point(spec: Paper, study: Study, point: str, shown: Shown, **how) -> Record:

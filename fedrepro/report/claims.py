@@ -17,7 +17,7 @@ from fedrepro.papers.schema.quantities import Quantity, Share
 from fedrepro.records.curves import percent
 from fedrepro.report.layout import Column, Entry, Sheet
 from fedrepro.report.wording import lines
-from fedrepro.results.claims import PLACES, RESAMPLES, verdicts
+from fedrepro.results.claims import PLACES, verdicts
 
 HOW = {  # kind of a quantity -> how it is measured
     "rounds": "rounds trained",
@@ -43,7 +43,7 @@ def sheet(paper: Paper, claims: pd.DataFrame) -> Sheet:
     for name, own in claims.groupby("claim", sort=False):
         for row, comparison in zip_longest(own.itertuples(), paper.comparisons(name)):
             notes = drawn.note(*dict.fromkeys(_remarks(row, comparison) if comparison else ()))  # some say the same
-            number = f"{row.n} pairs" if row.kind == "pooled" else str(row.n)
+            number = f"{row.n} groups" if row.kind == "groups" else str(row.n)
             numbers = _numbers(row, own.verdict[own.kind != "count"])
             drawn.rows.append([*map(Entry, (name, row.pair, *numbers, number)), Entry(row.verdict, row.verdict, notes)])
     return drawn
@@ -58,7 +58,6 @@ def judged(paper: Paper, claims: pd.DataFrame) -> list[str]:
         levelled=any(not block.low for claim in specs for block in claim.blocks),
         pooled=any(claim.pooled for claim in specs),
         gained=any(claim.gains for claim in specs),
-        resamples=f"{RESAMPLES:,}",
         replaced=substitutes(paper),
         budget=paper.spec.budgets[paper.budget].of("claims"),
         data=sorted({*chain.from_iterable(claims.substitute_data)}),
@@ -121,7 +120,7 @@ def _remarks(row: Any, comparison: Comparison) -> Iterator[str]:
         yield "Not run: this budget leaves out one of the cells."
     for nth, side, moves in (("first", "high", "larger"), ("second", "low", "smaller")):
         cut = getattr(row, f"censored_{side}")
-        said = f"{cut} of {row.n} {'pairs' if comparison.pooled else 'seeds'}"
+        said = f"{cut} of {row.n} {'groups' if row.kind == 'groups' else 'seeds'}"
         if cut and len(comparison.pairs) == 1:
             yield f"{said} of the {nth} cell never get there: they count as cut off."
         elif cut:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,14 +99,14 @@ def _mixture(axis: Axes, content: bytes) -> None:
 
 def _line(axis: Axes, clients: list[np.ndarray], made: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     bins = np.linspace(low[0], high[0], BINS + 1)
-    for own, colour in zip(clients, CLIENTS, strict=False):
+    for own, colour in zip(clients, itertools.cycle(CLIENTS), strict=False):
         axis.hist(own[:, 0], bins, density=True, color=colour, alpha=0.5)
     if len(made):
         axis.hist(made[:, 0], bins, density=True, histtype="step", color="black")
 
 
 def _plane(axis: Axes, clients: list[np.ndarray], made: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    for own, colour in zip(clients, CLIENTS, strict=False):
+    for own, colour in zip(clients, itertools.cycle(CLIENTS), strict=False):
         axis.scatter(*own.T, s=3, color=colour, linewidths=0, rasterized=True)
     axis.scatter(*made.T, s=1.5, color="black", alpha=0.5, linewidths=0, rasterized=True)
     axis.set_xlim(low[0], high[0])

@@ -74,10 +74,9 @@ def dark(gallery: bool) -> str:
 def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
     """The panels of a figure with its title, and a caption below."""
     spec, gallery = paper.figure(name), paper.figure(name).gallery
-    known = product({axis: paper.spec.axes[axis] for axis in values(spec.x)}) if spec.x else ()
-    places = [x for x in (place(cell, spec.x) for cell in known) if x in set(points.x)]  # in the order of paper.toml
+    places = _places(paper, spec.x, set(points.x))
     down = places if gallery else list(points.metric.unique())
-    across = [v for v in paper.spec.axes[spec.lines] if v in set(points.line)] if gallery else [""]
+    across = _places(paper, spec.lines, set(points.line)) if gallery else [""]
     if spec.kind == "thresholds":
         shown = thresholds.methods(paper, name)
         down, across = range((len(shown) + 1) // 2), range(min(len(shown), 2))
@@ -94,6 +93,12 @@ def figure(paper: Paper, name: str, points: pd.DataFrame) -> Figure:
         lines = list(dict.fromkeys(spot.line for spot, _ in paper.spots(name)))
         _fill(spec, dict(zip(down, panels[:, 0], strict=True)), places, lines, points)
     return drawn
+
+
+def _places(paper: Paper, axes: str | tuple[str, ...], there: set[str]) -> list[str]:
+    """The places on some axes at which there is something, in the order of paper.toml."""
+    known = product({axis: paper.spec.axes[axis] for axis in values(axes)}) if axes else ()
+    return [each for each in (place(cell, axes) for cell in known) if each in there]
 
 
 def caption(paper: Paper, name: str, points: pd.DataFrame) -> str:

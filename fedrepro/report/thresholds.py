@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -25,7 +26,7 @@ def fill(paper: Paper, name: str, panels: dict[str, Axes], colours: tuple[str, .
     for method, axis in panels.items():
         spots = [(spot, run) for spot, run in paper.spots(name) if spot.cell["method"] == method]
         marked = set()
-        for colour, (spot, run) in zip(colours, spots, strict=False):
+        for colour, (spot, run) in zip(itertools.cycle(colours), spots, strict=False):
             own = points[(points.line == spot.line) & (points.n > 0)]
             x, mean, spread = (own[key].astype(float) for key in ("x", "mean", "spread"))
             said = words({axis: value for axis, value in spot.cell.items() if axis not in ("dataset", "method")})

@@ -1,13 +1,13 @@
-"""Claims: what a paper says of its cells, judged by an interval of the differences over the seeds, or over pairs."""
+"""Claims: what a paper says of its cells, judged by an interval of the differences over seeds, or groups of pairs."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from fedrepro.errors import FedreproError
@@ -18,16 +18,20 @@ from fedrepro.records.curves import digits
 from fedrepro.results import quantities
 from fedrepro.results.runs import Run
 
-RESAMPLES = 10_000  # of pooled pairs
 LEVEL = 0.95  # of every interval
 PLACES = {"holds": "above", "fails": "below", "undecided": "neither"}  # of a pair that is counted
 
+Runs = list[str]  # of a pair: high, and low where it has one
+
 
 class Measured(NamedTuple):
-    """A claim's quantity, seed by run (NaN where a seed has none), and where it was cut off: true values are larger."""
+    """A claim's quantity, run -> seed -> value, and run -> the seeds at which it was cut off: true values are larger.
 
-    values: pd.DataFrame
-    censored: pd.DataFrame
+    The run "" stands for one that is not run, and has no value.
+    """
+
+    values: dict[str, dict[int, float]]
+    censored: dict[str, set[int]]
 
 
 def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dict[str, Any]]:
@@ -51,24 +55,21 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
 
 def measured(paper: Paper, name: str, runs: dict[str, Run], faults: dict[str, str]) -> Measured:
     """The values behind a claim's comparisons, to six digits; a run without a usable record has no value."""
-    values, censored = {"": {}}, {"": {}}
+    values, censored = {"": {}}, {"": set()}
     references = paper.references(name)
     for run in dict.fromkeys(run for comparison in paper.comparisons(name) for run in comparison.runs):
-        values[run], censored[run] = {}, {}
+        values[run], censored[run] = {}, set()
         if run not in runs:
             continue
         quantity = quantities.of_record(paper.claims[name].quantity, paper, run)
         quantities.check_metric(quantity, runs[run], f"{paper.folder / 'paper.toml'}: claims.{name}: run {run}")
         try:
-            found, cut = quantities.read(quantity, runs[run], runs.get(references.get(run) or ""))
+            found, censored[run] = quantities.read(quantity, runs[run], runs.get(references.get(run) or ""))
         except FedreproError as error:
             faults.setdefault(run, str(error))
             continue
-        values[run] = {seed: digits(value) for seed, value in found.items()}
-        censored[run] = {seed: seed in cut for seed in found}
-    seeds = sorted({seed for each in values.values() for seed in each})
-    whole = pd.DataFrame(censored, index=seeds, dtype=object)
-    return Measured(pd.DataFrame(values, index=seeds, dtype=float), whole.eq(True))
+        values[run] = {seed: digits(value) for seed, value in found.items() if not math.isnan(value)}
+    return Measured(values, censored)
 
 
 def verdicts(claims: pd.DataFrame) -> dict[str, str]:
@@ -79,7 +80,7 @@ def verdicts(claims: pd.DataFrame) -> dict[str, str]:
 
 
 def interval(differences: Sequence[float]) -> tuple[float, float]:
-    """The 95% t interval of the mean of paired differences, one of each seed; NaN for a single one."""
+    """The 95% t interval of the mean of independent differences; NaN for a single one."""
     if len(differences) < 2:
         return math.nan, math.nan
     from scipy import stats  # slow to import
@@ -87,23 +88,6 @@ def interval(differences: Sequence[float]) -> tuple[float, float]:
     half = stats.t.ppf((1 + LEVEL) / 2, len(differences) - 1) * stats.sem(differences)
     middle = statistics.fmean(differences)
     return digits(middle - half), digits(middle + half)
-
-
-def resampled(differences: Sequence[float]) -> tuple[float, float]:
-    """The 95% percentile interval of the mean over bootstrap resamples of pairs (Efron and Tibshirani 1993, 13.3)."""
-    if len(differences) < 2:
-        return math.nan, math.nan
-    from scipy import stats  # slow to import
-
-    found = stats.bootstrap(
-        (np.asarray(differences, float),),
-        np.mean,
-        n_resamples=RESAMPLES,
-        confidence_level=LEVEL,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return digits(found.low), digits(found.high)
 
 
 def judge(lo: float, hi: float, margin: float, censored_high: int, censored_low: int) -> str:
@@ -116,27 +100,26 @@ def judge(lo: float, hi: float, margin: float, censored_high: int, censored_low:
     return "fails" if hi < margin and not censored_high else "undecided"
 
 
-def pick(side: Side, values: pd.DataFrame) -> str:
+def pick(side: Side, values: dict[str, dict[int, float]]) -> str:
     """The run of a side: of several that with the largest or smallest mean, among those with the most seeds.
 
     The first of equals; empty where none is run.
     """
-    own = {run: values[run].dropna() for run in side.runs if values[run].count()}
+    own = {run: values[run] for run in side.runs if values[run]}
     if len(side.runs) < 2 or not own:
         return side.runs[0] if side.runs else ""
     most = max(map(len, own.values()))
-    means = {run: statistics.fmean(each) for run, each in own.items() if len(each) == most}
+    means = {run: statistics.fmean(each.values()) for run, each in own.items() if len(each) == most}
     return (max if side.pick == "largest" else min)(means, key=means.get)
 
 
 def _evidence(comparison: Comparison, read: Measured, margin: float) -> dict[str, Any]:
     """The row of a comparison."""
     picked = {pair: [pick(side, read.values) for side in pair.sides] for pair in comparison.pairs}
-    kind = "pooled" if comparison.pooled else "gain" if comparison.smaller else "pair"
     alone = len(comparison.pairs) == 1
     high, low = (*picked[comparison.larger[0]], "")[:2] if alone else ("", "")
-    differences, up, down = _differences(comparison, picked, read)
-    lo, hi = resampled(differences) if comparison.pooled else interval(differences)
+    kind, differences, up, down = _observed(comparison, picked, read)
+    lo, hi = interval(differences)
     return {
         **{"kind": kind, "pair": comparison.name, "high": high, "low": low},
         "difference": digits(statistics.fmean(differences)) if differences else math.nan,
@@ -145,25 +128,51 @@ def _evidence(comparison: Comparison, read: Measured, margin: float) -> dict[str
     }
 
 
-def _differences(comparison: Comparison, picked: dict[Pair, list[str]], read: Measured) -> tuple[list[float], int, int]:
-    """The difference of each seed that all cells have, or of each of the pooled pairs; and how many are cut off so that
-    the true one may be larger, and so that it may be smaller."""
-    if comparison.pooled:
-        each = [_differences(Comparison(pair.name, (pair,)), picked, read) for pair in comparison.larger]
-        there = [found for found in each if found[0]]
-        up, down = (sum(found[side] > 0 for found in there) for side in (1, 2))
-        return [statistics.fmean(found) for found, *_ in there], up, down
-    values = read.values[list(dict.fromkeys(run for pair in comparison.pairs for run in picked[pair]))].dropna()
+def _observed(comparison: Comparison, picked: dict[Pair, Runs], read: Measured) -> tuple[str, list[float], int, int]:
+    """The kind of a comparison, and what `_differences` gives of it.
 
-    def gain(pairs: tuple[Pair, ...]) -> pd.Series:
-        parts = [values[high] - sum(values[run] for run in low) for high, *low in map(picked.get, pairs)]
-        return sum(parts) / len(parts) if parts else pd.Series(0.0, values.index)
-
+    Of pooled pairs those that are run count. Without two seeds in common each group of them that shares no run with
+    another one is an observation: the variation between groups stands in for that between seeds.
+    """
     larger, smaller = ([picked[pair] for pair in pairs] for pairs in (comparison.larger, comparison.smaller))
+    if not comparison.pooled:
+        return "gain" if smaller else "pair", *_differences(larger, smaller, read)
+    larger = [runs for runs in larger if all(read.values[run] for run in runs)]
+    found = _differences(larger, [], read)
+    if len(found[0]) > 1:
+        return "pooled", *found
+    each = [own for own in (_differences(group, [], read) for group in groups(larger)) if own[0]]
+    up, down = (sum(own[side] > 0 for own in each) for side in (1, 2))
+    return "groups", [statistics.fmean(own) for own, *_ in each], up, down
+
+
+def groups(pairs: list[Runs]) -> list[list[Runs]]:
+    """Pairs in groups: two that share a run are in the same one."""
+    found: list[list[Runs]] = []
+    for pair in pairs:
+        same = [group for group in found if not set(pair).isdisjoint(chain(*group))]
+        found = [group for group in found if group not in same] + [[*chain(*same), pair]]
+    return found
+
+
+def _differences(larger: list[Runs], smaller: list[Runs], read: Measured) -> tuple[list[float], int, int]:
+    """For each seed that all runs have, the mean of high less low over some pairs, less that over others.
+
+    And how many of these are cut off so that the true one may be larger, and so that it may be smaller.
+    """
+    every = [set(read.values[run]) for run in chain(*larger, *smaller)]
+    seeds = sorted(set.intersection(*every)) if every else []
+
+    def gain(pairs: list[Runs], seed: int) -> float:
+        parts = [read.values[high][seed] - sum(read.values[run][seed] for run in low) for high, *low in pairs]
+        return sum(parts) / len(parts) if parts else 0.0
+
+    def cut(runs: list[str]) -> int:
+        return sum(any(seed in read.censored[run] for run in runs) for seed in seeds)
+
     up = [*(high for high, *_ in larger), *(run for _, *low in smaller for run in low)]
     down = [*(run for _, *low in larger for run in low), *(high for high, *_ in smaller)]
-    cut = (int(read.censored.loc[values.index, runs].any(axis=1).sum()) for runs in (up, down))
-    return (gain(comparison.larger) - gain(comparison.smaller)).tolist(), *cut
+    return [gain(larger, seed) - gain(smaller, seed) for seed in seeds], cut(up), cut(down)
 
 
 def _counted(claim: Claim, pairs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -98,14 +98,17 @@ COLUMNS: dict[str, dict[str, tuple[type, str]]] = {
     # One row for each comparison of a claim, and behind those of a claim that counts pairs one for the count.
     "claims": {
         "claim": (str, "the claim"),
-        "kind": (str, "pair (over its seeds), pooled (over the pairs of a block), gain (over seeds), or count"),
+        "kind": (str, "pair, pooled (the pairs of a block), groups (these, of one seed), gain, or count of pairs"),
         "pair": (str, "what is compared"),
         "high": (str, "run claimed to be larger, as picked where a side picks; empty if not a pair, or not run"),
         "low": (str, "the other run, likewise; empty, too, where the first is compared with a level"),
         "difference": (float, "mean of high less low, six digits; of a count, pairs with one above the margin"),
         "lo": (float, "lower end of its 95% interval, NaN where n is 1; of a count, pairs whose interval is above"),
         "hi": (float, "upper end, likewise; of a count, the pairs whose interval is not below the margin"),
-        "n": (int, "seeds with a value in all cells; if pooled, pairs; of a count, the fewest seeds of a pair"),
+        "n": (
+            int,
+            "seeds that all cells have; if groups, how many of these; of a count, the fewest seeds",
+        ),
         "censored_high": (int, "how many of them were cut off so that the true difference may be larger"),
         "censored_low": (int, "how many of them were cut off so that the true difference may be smaller"),
         "verdict": (str, "holds, fails or undecided; of a pair that is counted above, below or neither"),

@@ -18,6 +18,7 @@ JUDGED = (
     "Rankings compare what has a number here. The orders agree if Kendall's tau is so large that at most "
     f"{100 * LEVEL:g}% of all orders have one as large, are reversed if it is as small, and undecided otherwise."
 )
+SIDES = ("greater", "less")
 SAID = {"agrees": "the orders agree", "reversed": "the orders are reversed", "undecided": "undecided"}
 
 
@@ -76,8 +77,16 @@ def kendall(left: Sequence[float], right: Sequence[float]) -> tuple[float | None
         return None, 1.0, 1.0
     from scipy import stats  # slow to import
 
-    above, below = (stats.kendalltau(left, right, alternative=side) for side in ("greater", "less"))
-    return float(above.statistic), float(above.pvalue), float(below.pvalue)
+    tau = float(stats.kendalltau(left, right).statistic)
+    if len(left) == len(set(left)) == len(set(right)):
+        return tau, *(float(stats.kendalltau(left, right, alternative=side).pvalue) for side in SIDES)
+
+    def again(order: Sequence[float]) -> float:
+        return stats.kendalltau(left, order).statistic
+
+    how = {"permutation_type": "pairings", "vectorized": False, "rng": 0}  # with ties kendalltau has no exact shares
+    shares = (stats.permutation_test((right,), again, alternative=side, **how).pvalue for side in SIDES)
+    return tau, *map(float, shares)
 
 
 def verdict(tau: float | None, above: float, below: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedrepro.errors import FedreproError, UsageError
+from fedrepro.errors import FedreproError, UsageError, unknown
 from fedrepro.papers.expand import at
 from fedrepro.papers.paper import Paper
 from fedrepro.records import record
@@ -164,10 +164,12 @@ class Run:
 def current(paper: Paper, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, str]]:
     """The runs whose record is whole, of this budget and these settings, and has all seeds.
 
-    For each of the others one sentence that says what is wrong, and what mends it.
+    For each of the others one sentence that says what is wrong, and what mends it. UsageError for an unknown name.
     """
     found, faults = {}, {}
     for name in names:
+        if name not in paper.drafts:
+            raise unknown(f"run of {paper.name}", name, paper.drafts)
         try:
             config = paper.run(name)
         except UsageError as error:  # its search comes first

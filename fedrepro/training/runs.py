@@ -30,6 +30,7 @@ from fedrepro.training.provenance import beginning, provenance
 from fedrepro.training.signals import signals
 from fedrepro.training.train import Training
 
+BRIEFLY = 0.5  # seconds that a lock is waited for: `files.held` has it for a moment
 WRITING = 20  # times as long as a checkpoint took to write, training goes on before the next
 
 
@@ -131,7 +132,7 @@ def probe(place: Place) -> None:
 @contextlib.contextmanager
 def locked(place: Place) -> Iterator[None]:
     """Hold the run's lock; the system frees it when the process ends, however it ends."""
-    lock = filelock.FileLock(place.lock, timeout=0)
+    lock = filelock.FileLock(place.lock, timeout=BRIEFLY)
     try:
         place.state.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()

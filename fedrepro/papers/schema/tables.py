@@ -155,6 +155,8 @@ class Table(Strict):
         once(self.cells, self.implied, "`implied`")
         once(self.cells, self.grid, "`grid`")
         _calibrated(self.calibrated, self.metrics)
+        if any(each.reading for each in self.readings) and any("metric" in each.when for each in self.not_run):
+            raise ValueError("`not_run` leaves out one metric of a row, which a table with other readings cannot do")
         for axis in (axis for read in self.reads for axis in read.axes):
             if absent := [block for block in self.cells if axis not in block]:
                 raise ValueError(f"reads: {unknown('axis', axis, absent[0])}")
