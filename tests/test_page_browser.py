@@ -118,13 +118,11 @@ def test_dark_is_dark_and_light_is_light(visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_verdicts_can_be_read_on_their_ground(visit, scheme):
-    shown = {"f2u-2019": ("holds", "fails", "undecided"), "flgames-2022": ("within", "deviation", "calibrated")}
-    for page, statuses in shown.items():
-        tab = visit(page=page, color_scheme=scheme)
-        grounds = [tab.eval_on_selector(each, COLOURS)[1] for each in ("body", ".scroll")]
-        for status in statuses:
-            colour = tab.eval_on_selector(f".badge.{status}:not(td .badge)", COLOURS)[0]
-            assert min(contrast(colour, ground) for ground in grounds) >= 4.5, status
+    tab = visit(page="flgames-2022", color_scheme=scheme)
+    grounds = [tab.eval_on_selector(each, COLOURS)[1] for each in ("body", ".scroll")]
+    for status in ("holds", "fails", "undecided", "within", "deviation", "calibrated"):
+        colour = tab.eval_on_selector(f".badge.{status}:not(td .badge)", COLOURS)[0]
+        assert min(contrast(colour, ground) for ground in grounds) >= 4.5, status
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

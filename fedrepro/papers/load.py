@@ -13,6 +13,7 @@ from fedrepro.papers.paper import Paper
 from fedrepro.papers.reading import from_yaml, reading, toml
 from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tuning import Tuned
+from fedrepro.records import paths
 from fedrepro.records.config import Distinct, Name, Strict, named, strictly
 from fedrepro.records.paths import PARAMS
 
@@ -44,7 +45,7 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     """
     root = Path(root)
     budget = _budget(name, root)
-    folder = root / "papers" / name
+    folder = paths.spec(name, root)
     spec, tuned = _spec(folder / "paper.toml"), _tuned(folder / "tuned.json")
     if budget not in spec.budgets:
         raise UsageError(f"{root / PARAMS}: {unknown(f'budget of {name}', budget, spec.budgets)}")

@@ -12,7 +12,7 @@ from fedrepro.errors import UsageError, unknown
 from fedrepro.papers import comparisons, expand
 from fedrepro.papers.comparisons import Comparison
 from fedrepro.papers.expand import Draft, Study, run_name, settled
-from fedrepro.papers.schema.cells import FIXED, Point, Remark, matches, product, remark_on, values, words
+from fedrepro.papers.schema.cells import FIXED, Point, Remark, facts, matches, product, remark_on, values, words
 from fedrepro.papers.schema.claims import Claim
 from fedrepro.papers.schema.figures import Figure, Sheet, Spot
 from fedrepro.papers.schema.spec import Spec
@@ -59,8 +59,7 @@ class Cell:
     @property
     def facts(self) -> dict[str, str]:
         """The facts that a remark's `when` may ask for: the cell's axes and its metric."""
-        axes = dict(pair.split("=", 1) for pair in self.variant.split(";") if pair)
-        return axes | {"dataset": self.dataset, "method": self.method, "metric": self.metric}
+        return facts(self)
 
     def __str__(self) -> str:
         return ", ".join((self.paper, *self.key))
@@ -88,7 +87,7 @@ class Paper:
     @property
     def folder(self) -> Path:
         """The folder of the paper's own files."""
-        return self.root / "papers" / self.name
+        return paths.spec(self.name, self.root)
 
     def at(self, budget: str | None) -> Paper:
         """The paper at a budget, or as it is; UsageError with the closest name where it does not have it."""

@@ -133,9 +133,9 @@ def out(search: Search, ended: Seed, curve: list[Curve]) -> bool:
     return ended.rejected > 0 or fell
 
 
-def ranked(scores: dict[str, float | None]) -> list[str]:
-    """The points that have a score, the best first; of equals the earlier ones."""
-    return sorted((name for name in scores if scores[name] is not None), key=scores.get, reverse=True)
+def ranked(scores: dict[int, float | None]) -> list[int]:
+    """The places in the grid that have a score, the best first; of equals those that were scored earlier."""
+    return sorted((place for place in scores if scores[place] is not None), key=scores.get, reverse=True)
 
 
 def enter(path: Path, run: str, entry: dict) -> None:
@@ -155,22 +155,21 @@ def search(study: Study, train: Train) -> dict:
     """
     rule, every = study.rule, {}
     stages, counts = [list(stage) for stage in rule.stages(study.config)], rule.counts(study.config)
-    left = list(range(counts[0]))
+    order = list(range(counts[0]))  # places in the grid, the best first
     for at, (stage, count) in enumerate(zip(stages, counts, strict=True)):
-        left = [*sorted(left[:count]), *left[count:]]
         last, scores = max(rule.last >> rule.halvings - at, 1), {}
-        for place, index in enumerate(left):
-            if place >= count and ranked(scores):
+        for index in [*sorted(order[:count]), *order[count:]]:
+            if len(scores) >= count and ranked(scores):
                 break
             ended, curve = train(stage[index])
-            scores[stage[index]] = None if out(rule, ended, curve) else score(rule, curve, last)
-        every |= scores
-        left = [*(stage.index(point) for point in ranked(scores)), *left[len(scores) :]]
-    best = next(iter(ranked(scores)), None)
-    if best is None:
+            scores[index] = None if out(rule, ended, curve) else score(rule, curve, last)
+        every |= {stage[index]: each for index, each in scores.items()}
+        best = ranked(scores)
+        order = [*best, *(index for index in order if index not in scores)]
+    if not best:
         fault = "diverged" if rule.fall is None else "diverged, lost a client's update or fell too far"
         raise FedreproError(f"every point of the search of {study.name} {fault}: give search.grid smaller values.")
-    chosen = {key: study.points[best].hyper[key] for key in unset(study.config)}
+    chosen = {key: study.points[stages[-1][best[0]]].hyper[key] for key in unset(study.config)}
     return {"chosen": chosen, "metric": rule.metric, "scores": every}
 
 

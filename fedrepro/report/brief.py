@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.cells import words
+from fedrepro.papers.schema.cells import facts, words
 from fedrepro.report.layout import MARKS, STYLES, Sheet
-from fedrepro.results.cells import facts, reproduced
+from fedrepro.results.cells import reproduced
 from fedrepro.results.claims import verdicts
 
 MEANING = {

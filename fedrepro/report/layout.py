@@ -14,10 +14,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.cells import FIXED, matches
+from fedrepro.papers.schema.cells import FIXED, facts, matches
 from fedrepro.papers.schema.tables import Table
 from fedrepro.report.wording import lines
-from fedrepro.results.cells import facts, reproduced, spread_out, with_readings
+from fedrepro.results.cells import reproduced, spread_out, with_readings
 from fedrepro.results.check import tolerated
 from fedrepro.results.frames import COMPARED
 from fedrepro.results.rankings import JUDGED, Ranking, rankings

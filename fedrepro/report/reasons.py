@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.cells import words
-from fedrepro.results.cells import facts
+from fedrepro.papers.published import KEYS
+from fedrepro.papers.schema.cells import facts, words
 
 Found = tuple[str, int, str, str]  # a reason, of how many numbers, a place for a reader, and its id in the page
 
@@ -23,16 +23,17 @@ class Reason(NamedTuple):
 
 def of_tables(paper: Paper, cells: pd.DataFrame, status: str) -> list[Found]:
     """The reasons of the cells of one status, table by table, with what their rows have in common."""
+    axes = pd.DataFrame([facts(cell) for cell in cells[KEYS].itertuples()], cells.index)
     found = []
     for (name, why), own in cells[cells.status == status].groupby(["table", "reason"], sort=False):
-        place = ", ".join(filter(None, (short(paper, name), _common(own, cells[cells.table == name]))))
+        common = _common(axes.loc[own.index], axes[cells.table == name])
+        place = ", ".join(filter(None, (short(paper, name), common)))
         found.append((why, len(own), f"{place} ({len(own)})", f"{paper.name}.{name}"))
     return found
 
 
-def _common(own: pd.DataFrame, table: pd.DataFrame) -> str:
+def _common(here: pd.DataFrame, there: pd.DataFrame) -> str:
     """The values of axes that some cells of a table share and others of it do not have, for a reader."""
-    here, there = (pd.DataFrame([facts(cell) for cell in each.itertuples()]) for each in (own, table))
     shared = [axis for axis, values in here.items() if axis != "metric" and values.nunique(dropna=False) == 1]
     return words({axis: here[axis].iloc[0] for axis in shared if there[axis].nunique() > 1})
 

@@ -10,9 +10,9 @@ import pandas as pd
 from fedrepro.papers.paper import Paper
 from fedrepro.report.layout import grid
 from fedrepro.report.reasons import Found, collected, of_figures, of_tables
-from fedrepro.results.check import by_table, counts
+from fedrepro.results.check import by_table
 from fedrepro.results.claims import verdicts
-from fedrepro.results.frames import STATUSES, VERDICTS, Reproduction
+from fedrepro.results.frames import STATUSES, VERDICTS, Reproduction, counts
 
 HEADS = {"within": "within tolerance", "deviation": "outside, declared", "outside": "outside, undeclared"}
 HEADS |= {"not-run": "not run", "not-compared": "not compared", "calibrated": "fitted, not compared"}

@@ -13,7 +13,7 @@ import pandas as pd
 from fedrepro.errors import FedreproError, UsageError
 from fedrepro.papers.paper import Cell, Paper
 from fedrepro.papers.published import KEYS, read
-from fedrepro.papers.schema.cells import remark_on
+from fedrepro.papers.schema.cells import facts, remark_on
 from fedrepro.papers.schema.tables import Table, Tolerance
 from fedrepro.records.record import DIVERGED
 from fedrepro.results.runs import Run
@@ -103,12 +103,6 @@ def _other(cell: Any, reading: str, **own: Any) -> Any:
     """A row as it is by another reading."""
     told = {key: math.nan if value is None else value for key, value in own.items()}
     return cell._replace(variant=";".join(filter(None, (cell.variant, f"reading={reading}"))), readings=[], **told)
-
-
-def facts(cell: Any) -> dict[str, str]:
-    """The axes of a row of `cells`, or of published.csv, and its metric, as those of `Cell`."""
-    axes = dict(pair.split("=", 1) for pair in cell.variant.split(";") if pair)
-    return axes | {"dataset": cell.dataset, "method": cell.method, "metric": cell.metric}
 
 
 def spread_out(mean: str, spread: str) -> str:

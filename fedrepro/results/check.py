@@ -13,15 +13,16 @@ import pandas as pd
 
 from fedrepro.errors import OutsideTolerance
 from fedrepro.papers.paper import Paper
+from fedrepro.papers.published import KEYS
 from fedrepro.papers.schema.cells import remark_on
 from fedrepro.papers.schema.tables import Table, Tolerance
 from fedrepro.results import claims, frames
 from fedrepro.results.cells import limits, reproduced, spread_out
 from fedrepro.results.evaluate import evaluate, texts
-from fedrepro.results.frames import STATUSES, Reproduction
+from fedrepro.results.frames import Reproduction, counts
 
 FORMAT = 2  # of `as_json`
-KEY = ["paper", "table", "dataset", "variant", "method", "metric"]
+KEY = ["paper", *KEYS]
 
 
 class Check(NamedTuple):
@@ -79,11 +80,6 @@ def problems(paper: Paper, fresh: Reproduction) -> list[str]:
 def by_table(paper: Paper, cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The cells of a paper, table by table."""
     return {table: cells[cells.table == table] for table in paper.spec.tables}
-
-
-def counts(cells: pd.DataFrame) -> dict[str, int]:
-    """Status -> number of cells, for every status."""
-    return {status: int((cells.status == status).sum()) for status in STATUSES}
 
 
 def allowed(tolerance: Tolerance) -> str:

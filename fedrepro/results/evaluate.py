@@ -13,14 +13,15 @@ import pandas as pd
 from fedrepro.errors import FedreproError
 from fedrepro.files import json_text, write_text
 from fedrepro.papers.paper import Paper
+from fedrepro.papers.published import KEYS
 from fedrepro.records import paths
 from fedrepro.results import cells, claims, frames, points, thresholds
-from fedrepro.results.frames import COMPARED, STATUSES, VERDICTS, Reproduction
+from fedrepro.results.frames import COMPARED, VERDICTS, Reproduction
 from fedrepro.results.runs import Run, current
 
 DECIMALS = 4  # of a mean difference
 PARTS = {"cells": cells, "points": points, "claims": claims}
-NAMED = {"cells": ["table", "dataset", "variant", "method", "metric"], "points": ["figure"], "claims": ["claim"]}
+NAMED = {"cells": KEYS, "points": ["figure"], "claims": ["claim"]}
 
 
 def evaluate(paper: Paper) -> Reproduction:
@@ -101,7 +102,7 @@ def texts(paper: Paper, found: Reproduction) -> dict[Path, str]:
 def compared(found: Reproduction) -> pd.DataFrame:
     """The numbers that are compared: their key, unit and status, the number compared with, and ours."""
     named = {"compared_with": "published", "reproduced": "reproduced"}
-    columns = ["table", "dataset", "variant", "method", "metric", "unit", "status", *named]
+    columns = [*KEYS, "unit", "status", *named]
     return found.cells.loc[found.cells.difference.notna(), columns].rename(columns=named)
 
 
@@ -111,7 +112,7 @@ def metrics(found: Reproduction) -> dict[str, Any]:
     compared = found.cells[found.cells.status.isin(COMPARED) & found.cells.difference.notna()]
     means = compared.difference.abs().groupby(compared.unit, sort=False).mean().round(DECIMALS)
     return {
-        "cells": {"all": len(found.cells), **{s: int((found.cells.status == s).sum()) for s in STATUSES}},
+        "cells": {"all": len(found.cells), **frames.counts(found.cells)},
         "claims": {verdict: verdicts.count(verdict) for verdict in VERDICTS},
         "mean_difference": means.to_dict(),
     }

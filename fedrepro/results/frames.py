@@ -125,6 +125,12 @@ KINDS = {  # kind -> dtype, and how its CSV is read
 }
 
 
+def counts(cells: pd.DataFrame) -> dict[str, int]:
+    """Status -> number of cells, for every status."""
+    found = cells.status.value_counts()
+    return {status: int(found.get(status, 0)) for status in STATUSES}
+
+
 def frame(name: str, rows: list[dict[str, Any]] | dict[str, pd.Series]) -> pd.DataFrame:
     """Rows as one of the frames."""
     columns = COLUMNS[name]

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.cells import Point, words
-from fedrepro.results.cells import facts
+from fedrepro.papers.schema.cells import Point, facts, words
 
 LEVEL = 0.05
 JUDGED = (

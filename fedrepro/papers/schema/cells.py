@@ -120,6 +120,12 @@ def place(cell: Point, axes: str | tuple[str, ...]) -> str:
     return " × ".join(cell[axis] for axis in values(axes))
 
 
+def facts(cell: Any) -> dict[str, str]:
+    """The axes and the metric of a `Cell`, or of a row of the frame `cells` or of published.csv."""
+    axes = dict(pair.split("=", 1) for pair in cell.variant.split(";") if pair)
+    return axes | {"dataset": cell.dataset, "method": cell.method, "metric": cell.metric}
+
+
 def matches(when: When, facts: Mapping[str, str]) -> bool:
     """Whether each key of `when` has in `facts` the value, or one of the values, that it asks for."""
     return all(facts.get(key) in values(wanted) for key, wanted in when.items())

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fedrepro.papers.schema.cells import words
+from fedrepro.papers.schema.cells import facts, words
 from fedrepro.papers.schema.tables import Table
 from fedrepro.report.layout import Column, Entry, Sheet
 from fedrepro.report.page.align import DIGIT, MINUS, NUMBER, aligned, difference
 from fedrepro.report.page.links import anchor
-from fedrepro.results.cells import decimals, facts, limits, reproduced, spread_out
+from fedrepro.results.cells import decimals, limits, reproduced, spread_out
 
 MARKS = {
     "within": "✓", "deviation": "†", "outside": "✗", "not-compared": "≈", "not-run": "○", "missing": "!",

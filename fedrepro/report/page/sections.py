@@ -10,17 +10,16 @@ from typing import Any
 import pandas as pd
 
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.cells import words
+from fedrepro.papers.schema.cells import facts, words
 from fedrepro.records import paths
 from fedrepro.report import claims, layout, plots, reasons
 from fedrepro.report.page import bands, findings, grids, landing, notes, protocol
 from fedrepro.report.page.align import MINUS, aligned, difference
 from fedrepro.report.page.links import Site, anchor, seen
 from fedrepro.report.reasons import Found, Reason
-from fedrepro.results.cells import facts
-from fedrepro.results.check import by_table, counts
+from fedrepro.results.check import by_table
 from fedrepro.results.claims import verdicts
-from fedrepro.results.frames import COMPARED, Reproduction
+from fedrepro.results.frames import COMPARED, Reproduction, counts
 
 SHOWN = (*COMPARED, "calibrated", "not-compared", "not-run")  # what a cell with all that it needs may be
 Part = dict[str, Any]  # what a template is given of one
