@@ -9,6 +9,7 @@ from fedrepro import data, methods
 from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper, load_papers
 from fedrepro.pipeline import run as pipeline
+from fedrepro.records import paths, record
 from fedrepro.training import identity
 
 ROOT = Path(__file__).parents[1]
@@ -102,3 +103,13 @@ def test_what_a_method_does_not_have_is_refused_before_any_training(project):
     wrong = run.config.model_copy(update={"hyper": {"mue": 1}})
     with pytest.raises(UsageError, match=r"paper.toml: run .*: unknown hyper-parameter of scaffold 'mue'"):
         pipeline.check(PAPER, run.place.run, wrong)
+
+
+@pytest.mark.slow
+def test_defaults_that_records_rest_on_are_those_of_now(project):
+    """A setting that a spec leaves out is in no digest: another default would leave its records as they are."""
+    for paper in load_papers():
+        for folder in record.folders(paths.runs(paper.name, "")):
+            found = record.read(folder)
+            now = methods.resolved(found.config.method, found.config.hyper)
+            assert {key: now.get(key) for key in found.resolved} == found.resolved, folder

@@ -215,7 +215,7 @@ def test_files_say_the_evidence_and_have_the_same_bytes_each_time(toy):
         "- slow: holds. “Sequential play needs more rounds” (Figure 1(a)). Measured: rounds trained; margin: 0 rounds."
         in text
     )
-    assert "within 2 watched rounds, from the warm start to round 14; margin: 0 points." in text
+    assert "within 2 watched rounds, from the warm start to round 14, or the seed's end; margin: 0 points." in text
     assert "+40.00 to +40.00" in text
     assert "never compared" not in text
 

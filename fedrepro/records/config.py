@@ -132,7 +132,8 @@ class RunConfig(Strict):
     def digest(self) -> str:
         """sha256 of everything that a seed's numbers depend on, so of all but the list of seeds.
 
-        Settings at their defaults are left out, so that a new one leaves the digests of earlier runs as they are.
+        Settings at their defaults are left out, so that a new one leaves the digests of earlier runs as they are; of
+        `hyper` and `data` what is written counts, and a test holds the defaults of what is not.
         """
         numbers = self.model_dump(mode="json", exclude={"seeds"}, exclude_defaults=True)
         return sha256(json.dumps(numbers, sort_keys=True))

@@ -93,7 +93,7 @@ def _how(quantity: Quantity, name: str) -> str:
         "less": quantity.less.replace("_", " "),
         "part": f", the part of it by {100 * by:g}% of training" if by is not None else "",
         "level": _level(quantity),
-        "until": f" to round {until}" if until else " on",
+        "until": f" to round {until}, or the seed's end" if until else " on",
     }
     return HOW[quantity.kind].format_map(quantity.model_dump() | told)
 
