@@ -14,7 +14,7 @@ from pathlib import Path
 import commands
 import pytest
 from commands import PAPER, fedrepro
-from test_jobs import FOLDERS, LONG, results
+from test_jobs import FOLDERS, LONG, Quiet, results
 
 from fedrepro.errors import FedreproError
 from fedrepro.pipeline.plan import Job
@@ -131,20 +131,13 @@ def test_what_slurm_refuses_is_one_sentence(folder):
     assert "invalid partition specified: nowhere" in done.fault
 
 
-class Deaf:
-    """A board that shows nothing."""
-
-    def __getattr__(self, name):
-        return lambda *_: None
-
-
 @pytest.fixture
 def driver(monkeypatch):
     """A driver of two jobs, the second of which needs the first, and the commands that it ran, which do nothing."""
     slurm = pytest.importorskip("fedrepro.pipeline.slurm")
     one = Job("run", ("p", "one"), "one")
     jobs = [one, Job("run", ("p", "two"), "two", frozenset({"one"}))]
-    made = slurm.Slurm(jobs, Workers(1, (None,)), Deaf(), False, partition=None, limit=None, most=None)
+    made = slurm.Slurm(jobs, Workers(1, (None,)), Quiet(), False, partition=None, limit=None, most=None)
     ran = []
 
     def run(command, **_):

@@ -331,8 +331,8 @@ def test_the_rankings_of_a_budget_that_is_not_compared_are_not_said(made_up):
     assert ranked(paper, "table1") == []
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=4))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=5))
 def test_kendall_s_tau_is_scipy_s(pairs):
     left, right = zip(*pairs, strict=True)
     tau, above, below = rankings.kendall(left, right)

@@ -20,9 +20,9 @@ def train(asked: Request, device: str, mode: str, threads: int | None) -> None:
     from fedrepro.training import runs
 
     config, place = request.resolve(asked)
-    planned = again.recorded(asked.paper, asked.run) if asked.compare else None
-    if asked.compare:  # an earlier one may be of another version or machine
-        records.path(place.folder).unlink(missing_ok=True)
+    if asked.compare:
+        planned = again.recorded(asked.paper, asked.run)
+        records.path(place.folder).unlink(missing_ok=True)  # an earlier one may be of another version or machine
     workers.limit(threads)
     with lift.asked(mode), progress.shown(title(config, place), console(stderr=True)) as display:
         how = {"device": device, "watch": display.watch, "say": display.say, "save_model": asked.save_model}
@@ -33,7 +33,7 @@ def train(asked: Request, device: str, mode: str, threads: int | None) -> None:
     request.enforce(record)
     if hint := request.at_chance(record):
         console(stderr=True).print(hint, style="yellow")
-    if planned:
+    if asked.compare:
         found = again.pairs(planned, record)
         console().print(show.compared(found))
         again.enforce(found)

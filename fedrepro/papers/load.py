@@ -15,7 +15,6 @@ from fedrepro.papers.schema.spec import Spec
 from fedrepro.papers.schema.tuning import Tuned
 from fedrepro.records import paths
 from fedrepro.records.config import Distinct, Name, Strict, named, strictly
-from fedrepro.records.paths import PARAMS
 
 
 def papers(root: str | Path = ".") -> list[str]:
@@ -48,11 +47,11 @@ def load_paper(name: str, root: str | Path = ".") -> Paper:
     folder = paths.spec(name, root)
     spec, tuned = _spec(folder / "paper.toml"), _tuned(folder / "tuned.json")
     if budget not in spec.budgets:
-        raise UsageError(f"{root / PARAMS}: {unknown(f'budget of {name}', budget, spec.budgets)}")
+        raise UsageError(f"{root / paths.PARAMS}: {unknown(f'budget of {name}', budget, spec.budgets)}")
     if spec.budgets[budget].prepared:
         fault = f"budget {budget!r} of {name} is prepared and not in use"
         remedy = "take `prepared` out; `fedrepro run` then takes over its records"
-        raise UsageError(f"{root / PARAMS}: {fault}: {remedy}.")
+        raise UsageError(f"{root / paths.PARAMS}: {fault}: {remedy}.")
     paper = Paper(name, root, budget, spec, tuned)
     for each in [paper.at(budget) for budget in spec.budgets]:
         try:
@@ -87,7 +86,7 @@ class Params(Strict):
 def _budget(name: str, root: Path) -> str:
     """The budget in use of a paper. UsageError where there is no such paper, or something else in params.yaml."""
     find(name, root)
-    path, there = root / PARAMS, papers(root)
+    path, there = root / paths.PARAMS, papers(root)
     with reading(path):
         in_use = strictly(Params, from_yaml(path) or {}).__pydantic_extra__
     for paper in in_use:

@@ -105,10 +105,7 @@ COLUMNS: dict[str, dict[str, tuple[type, str]]] = {
         "difference": (float, "mean of high less low, six digits; of a count, pairs with one above the margin"),
         "lo": (float, "lower end of its 95% interval, NaN where n is 1; of a count, pairs whose interval is above"),
         "hi": (float, "upper end, likewise; of a count, the pairs whose interval is not below the margin"),
-        "n": (
-            int,
-            "seeds that all cells have; if groups, how many of these; of a count, the fewest seeds",
-        ),
+        "n": (int, "seeds that all cells have; if groups, how many of these; of a count, the fewest seeds"),
         "censored_high": (int, "how many of them were cut off so that the true difference may be larger"),
         "censored_low": (int, "how many of them were cut off so that the true difference may be smaller"),
         "verdict": (str, "holds, fails or undecided; of a pair that is counted above, below or neither"),
