@@ -105,8 +105,12 @@ def test_only_claims_that_count_or_compare_gains_explain_it(toy):
     assert not any(line.startswith(("Where a number of pairs", "A comparison of gains")) for line in legend)
 
 
-def test_the_legend_says_how_intervals_are_made():
-    legend = claims.judged(load_paper("fedaug-2022", ROOT), pd.DataFrame({"substitute_data": [["digits"], []]}))
+@pytest.mark.parametrize("thresholds", [[[], []], [[], ["holds"] * 3]])
+def test_the_legend_says_how_intervals_are_made(thresholds):
+    shown = pd.DataFrame({"substitute_data": [["digits"], []], "by_threshold": thresholds})
+    legend = claims.judged(load_paper("fedaug-2022", ROOT), shown)
+    moved = "with all such T three points higher and lower, too"
+    assert any(moved in line for line in legend) == any(thresholds)
     assert "interval: 95% paired t interval over the seeds." in legend[0]
     assert any(line.startswith("Pairs that are judged together have one row") for line in legend)
     assert legend[-1] == "Data: digits, in place of the paper's own."

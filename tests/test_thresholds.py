@@ -7,7 +7,7 @@ import pytest
 
 from fedrepro.papers.load import load_paper
 from fedrepro.records.config import RunConfig
-from fedrepro.report import brief, layout, plots
+from fedrepro.report import brief, claims, layout, plots
 from fedrepro.report.page import provenance
 from fedrepro.results.cells import with_readings
 from fedrepro.results.evaluate import evaluate, read, write
@@ -193,6 +193,59 @@ def test_frames_with_readings_are_read_as_they_were_written(toy):
     found = evaluate(toy)
     write(toy, found)
     assert read(toy).cells.equals(found.cells)
+
+
+CLAIM = """
+[claims.accurate]
+statement = "Games beat Plain"
+place = "section 1"
+quantity = {{ kind = "final", metric = "test_accuracy" }}
+margin = {margin}
+
+[[claims.accurate.pairs]]
+both = {{ dataset = "Toys" }}
+high = {{ type = "sequential", method = "Game (Smooth)" }}
+low = {{ type = "none", method = "Plain" }}
+"""
+
+
+def claiming(loaded, margin):
+    """The paper with the claim."""
+    (loaded.folder / "paper.toml").write_text(SPEC + CLAIM.format(margin=margin))
+    return load_paper(made.NAME, loaded.root)
+
+
+# Plain has 10, 11 and 12%, the game 66, 67 and 68 where it stops, and 30, 31 and 32 with T three points higher.
+@pytest.mark.parametrize(
+    ("margin", "by_threshold", "verdict"),
+    [
+        (15, ["holds", "holds", "holds"], "holds"),
+        (25, ["holds", "fails", "holds"], "undecided"),
+        (60, ["fails", "fails", "fails"], "fails"),
+    ],
+)
+def test_a_claim_is_decided_where_no_moved_threshold_changes_its_verdict(toy, margin, by_threshold, verdict):
+    claimed = claiming(toy, margin)
+    row = evaluate(claimed).claims.iloc[0]
+    assert (row.difference, row.n) == (56, 3)
+    assert (row.by_threshold, row.verdict) == (by_threshold, verdict)
+    hangs = "Hangs on T: holds where it was found, fails three points higher, holds three lower."
+    assert (hangs in claims.sheet(claimed, evaluate(claimed).claims).notes) == (verdict == "undecided")
+
+
+def test_a_seed_that_a_moved_threshold_would_not_have_stopped_judges_no_claim_there(toy):
+    deep = TRAINING | {5: 0.49, 7: 0.45}
+    own = {seed: each | {"train_accuracy": deep if seed == 2 else HIGH} for seed, each in curves().items()}
+    made.watch(toy, RUNS[0], own)  # of two seeds three points lower nothing is left, and one has no interval
+    row = evaluate(claiming(toy, 15)).claims.iloc[0]
+    assert (row.n, row.by_threshold, row.verdict) == (3, ["holds", "holds", "undecided"], "undecided")
+
+
+def test_without_a_found_threshold_a_claim_is_judged_once(toy):
+    for run in RUNS:
+        made.watch(toy, run, curves(dict.fromkeys(TRAINING, 0.86), {7: 0.66}))
+    row = evaluate(claiming(toy, 15)).claims.iloc[0]
+    assert (row.difference, row.by_threshold, row.verdict) == (56, [], "holds")
 
 
 def test_the_figure_has_a_point_for_each_threshold_and_the_printed_pairs(toy):

@@ -58,6 +58,7 @@ def judged(paper: Paper, claims: pd.DataFrame) -> list[str]:
         levelled=any(not block.low for claim in specs for block in claim.blocks),
         pooled=any(claim.pooled for claim in specs),
         gained=any(claim.gains for claim in specs),
+        found=any(claims.by_threshold),
         replaced=substitutes(paper),
         budget=paper.spec.budgets[paper.budget].of("claims"),
         data=sorted({*chain.from_iterable(claims.substitute_data)}),
@@ -115,7 +116,7 @@ def _numbers(row: Any, placed: pd.Series) -> tuple[str, str]:
 
 
 def _remarks(row: Any, comparison: Comparison) -> Iterator[str]:
-    """Footnotes on a row: cells that are not run, seeds that were cut off, and cells that were picked."""
+    """Footnotes on a row: cells not run or picked, seeds cut off, and a verdict that hangs on the threshold."""
     if not all(side.runs for pair in comparison.pairs for side in pair.sides):
         yield "Not run: this budget leaves out one of the cells."
     for nth, side, moves in (("first", "high", "larger"), ("second", "low", "smaller")):
@@ -127,6 +128,8 @@ def _remarks(row: Any, comparison: Comparison) -> Iterator[str]:
             yield f"{said} are cut off: the true difference may be {moves}."
         sides = (getattr(pair, side) for pair in comparison.pairs)
         yield from (_picked(nth, each, getattr(row, side)) for each in sides if each is not None and each.pick)
+    if len(set(row.by_threshold)) > 1:
+        yield "Hangs on T: {} where it was found, {} three points higher, {} three lower.".format(*row.by_threshold)
 
 
 def _picked(nth: str, side: Side, run: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -39,10 +40,11 @@ def rows(paper: Paper, runs: dict[str, Run], faults: dict[str, str]) -> list[dic
 
     Raises UsageError where a claim names a metric that a run does not have.
     """
-    found = []
+    found, ended = [], [runs, *_moved(runs)]
     for name, claim in paper.claims.items():
-        read, comparisons = measured(paper, name, runs, faults), paper.comparisons(name)
-        own = [_evidence(each, read, claim.margin) for each in comparisons]
+        comparisons = paper.comparisons(name)
+        read = [measured(paper, name, each, faults) for each in ended]
+        own = [_settled([_evidence(each, values, claim.margin) for values in read]) for each in comparisons]
         own += [] if claim.published is None else [_counted(claim, own)]
         used = [each.runs for each in comparisons]
         used.append([run for each in used for run in each])  # behind a count
@@ -111,6 +113,20 @@ def pick(side: Side, values: dict[str, dict[int, float]]) -> str:
     most = max(map(len, own.values()))
     means = {run: statistics.fmean(each.values()) for run, each in own.items() if len(each) == most}
     return (max if side.pick == "largest" else min)(means, key=means.get)
+
+
+def _moved(runs: dict[str, Run]) -> Iterator[dict[str, Run]]:
+    """The runs as with the thresholds that were found raised, and lowered; nothing where none was found."""
+    found = [name for name, run in runs.items() if run.ended and run.ended.threshold]
+    for way in ("raised", "lowered") if found else ():
+        yield runs | {name: replace(runs[name], moved=way) for name in found}
+
+
+def _settled(ways: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first of a comparison's rows, undecided where the verdict hangs on the thresholds that were found."""
+    given = [row["verdict"] for row in ways]
+    verdict = given[0] if len(set(given)) == 1 else "undecided"
+    return ways[0] | {"verdict": verdict, "by_threshold": given if len(given) > 1 else []}
 
 
 def _evidence(comparison: Comparison, read: Measured, margin: float) -> dict[str, Any]:
@@ -186,5 +202,6 @@ def _counted(claim: Claim, pairs: list[dict[str, Any]]) -> dict[str, Any]:
         **{"kind": "count", "pair": name, "high": "", "low": ""},
         "difference": sum(row["difference"] > claim.margin for row in pairs),
         **{"lo": above, "hi": within, "n": min(row["n"] for row in pairs), "censored_high": 0, "censored_low": 0},
+        "by_threshold": [],
         "verdict": "holds" if above >= claim.published else "fails" if within < claim.published else "undecided",
     }

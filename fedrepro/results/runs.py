@@ -26,7 +26,8 @@ TRAINING = "train_accuracy"  # the curve by which a run is calibrated
 class Run:
     """A run. `name`: as the paper calls it. Values are in the record's unit, a fraction for accuracies.
 
-    `printed`: the training accuracy, a fraction, by which its end is found, if that is how it is found.
+    `printed`: the training accuracy, a fraction, by which its end is found, if that is how it is found. `moved`: raised
+    or lowered if the threshold that was found is moved so; a seed that it would not have stopped then has no value.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Run:
     config: RunConfig
     record: Record
     printed: float | None = None
+    moved: str = ""
 
     @cached_property
     def ended(self) -> Ended | None:
@@ -42,7 +44,8 @@ class Run:
             return None
         rule, curves = self.config.watch.crossings, self.points[TRAINING]
         if rule:
-            return stopped(rule, curves, self.printed)
+            found = stopped(rule, curves, self.printed)
+            return found._replace(rounds=getattr(found, self.moved)) if self.moved and found.threshold else found
         # A length is looked for where all that the run has is watched.
         whole = set.intersection(*(set(own) for each in self.points.values() for own in each.values()))
         return reached({seed: {x: own[x] for x in sorted(whole)} for seed, own in curves.items()}, self.printed)
