@@ -169,9 +169,10 @@ def test_a_short_table_has_the_readings_and_does_not_count_them(toy):
     sheet = layout.sheet(toy, "t1", cells)
     counts = cells.status.value_counts()
     *lines, told = brief.table(sheet, 200).plain.splitlines()
-    assert sum("in turn" in line for line in lines) == 1
+    (place,) = [place for place, line in enumerate(lines) if "in turn" in line]
+    assert lines[place][lines[place - 1].index("Game (Smooth)") :].startswith("  in turn ")
     assert f"= {counts['calibrated']} fitted" in told
-    assert "Rows with a reading are other runs, marked alike and not counted." in told
+    assert "Indented rows are other readings, marked alike and not counted." in told
 
 
 def test_no_threshold_hangs_on_a_test_accuracy(toy):

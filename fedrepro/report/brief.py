@@ -26,6 +26,7 @@ MEANING = {
     "missing": "missing",
 }
 GAP = "  "
+NONE = "–"  # a key that a row does not have
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ def table(sheet: Sheet, width: int) -> Text:
     """A sheet in lines of at most `width` characters, as far as the last key and the numbers of a row fit into it.
 
     Keys that are the same in all rows are named above. Where the others take too much room, the first become headings.
+    A reading stands in the last key's column, indented below the row that it reads.
     """
-    places = [place for place, column in enumerate(sheet.columns) if column.kind == "key"]
+    reading = next((place for place, column in enumerate(sheet.columns) if column.head == "reading"), None)
+    places = [place for place, each in enumerate(sheet.columns) if each.kind == "key" and place != reading]
     same = [place for place in places if len({row[place].text for row in sheet.rows}) == 1]
     keys = [place for place in places if place not in same] or places[-1:]
-    columns = [_key(sheet, place) for place in keys]
+    columns = [_key(sheet, place, reading if place == keys[-1] else None) for place in keys]
     columns += [_numbers(sheet, place) for place, each in enumerate(sheet.columns) if each.kind == "reproduced"]
     heading: list[int] = []
     while len(keys) > 1 and len(GAP.join(column.texts[0] for column in columns)) > width:
@@ -77,8 +80,12 @@ def claims(paper: Paper, frame: pd.DataFrame) -> Group:
     return Group(*parts)
 
 
-def _key(sheet: Sheet, place: int) -> Column:
-    texts = [sheet.columns[place].head.replace("_", " "), *(row[place].text for row in sheet.rows)]
+def _key(sheet: Sheet, place: int, reading: int | None) -> Column:
+    """A key; of a row with a reading this, if it is to stand in its place."""
+    texts = [sheet.columns[place].head.replace("_", " ")]
+    for row in sheet.rows:
+        read = NONE if reading is None else row[reading].text
+        texts.append(row[place].text if read == NONE else f"  {read}")
     width = max(map(len, texts))
     return Column([f"{text:<{width}}" for text in texts], [""] * len(sheet.rows))
 
@@ -99,7 +106,7 @@ def _numbers(sheet: Sheet, place: int) -> Column:
 def _words(sheet: Sheet, row: int, places: list[int]) -> str:
     """Some keys of a row for a reader, without those that it has not."""
     found = {sheet.columns[place].head: sheet.rows[row][place].text for place in places}
-    return words({axis: value for axis, value in found.items() if value != "–"})
+    return words({axis: value for axis, value in found.items() if value != NONE})
 
 
 def _below(sheet: Sheet) -> list[str]:
@@ -110,5 +117,5 @@ def _below(sheet: Sheet) -> list[str]:
     told = [f"{MARKS.get(each, '')} {counts[each]} {meant}".strip() for each, meant in MEANING.items() if counts[each]]
     labels = ", ".join(sorted({cell.label for cell in cells if cell.label}))
     budget = f" Budget: {labels}." if labels else ""
-    others = " Rows with a reading are other runs, marked alike and not counted." if len(cells) < len(shown) else ""
+    others = " Indented rows are other readings, marked alike and not counted." if len(cells) < len(shown) else ""
     return [f"Ours (the paper's): {'; '.join(told)}.{others}{budget}", *map(str, sheet.rankings)]
