@@ -15,6 +15,7 @@ from fedrepro.papers.schema.tuning import Tuned, unset
 from fedrepro.results import thresholds
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
+SHORT = ("cifar-10", "fedcmnist", "fedrotmnist")  # have 50 rounds at `rounds-100`
 
 
 # Masked averaging
@@ -27,20 +28,21 @@ def test_gma_has_a_cell_for_every_published_number():
     assert [len(paper.cells(table)) for table in ("table1", "table2")] == [40, 40]
 
 
-@pytest.mark.parametrize(("budget", "runs"), [("paper", 96), ("desk", 92)])
+@pytest.mark.parametrize(("budget", "runs"), [("paper", 96), ("rounds-100", 92)])
 def test_gma_has_its_tables_without_femnist_and_its_figures(budget, runs):
     paper = lifted("gma-2022", budget)
     assert len(paper.drafts) == runs
-    assert [len(paper.table_runs(table)) for table in ("table1", "table2")] == [30, 40]
+    assert [sum(map(bool, (cell.runs for cell in paper.cells(table)))) for table in paper.spec.tables] == [30, 40]
     assert paper.figures == ["fig1b", "fig1c", "tau"]
     assert {len(draft.config.seeds) for draft in paper.drafts.values()} == {3}
-    rounds, epochs = {"paper": (100, 5), "desk": (50, 1)}[budget]
-    for run in (run for table in paper.spec.tables for run in paper.table_runs(table)):
-        config = paper.drafts[run].config
-        assert (config.rounds, config.hyper["epochs"], config.watch.test_every) == (rounds, epochs, 1)
+    for cell in (cell for table in paper.spec.tables for cell in paper.cells(table)):
+        for run in cell.runs:
+            config, short = paper.drafts[run].config, budget == "rounds-100" and run.startswith(SHORT)
+            assert (config.rounds, config.watch.test_every) == (50 if short else 100, 1)
+            assert config.hyper["epochs"] == {"paper": 5, "rounds-100": 1}[budget]
 
 
-@pytest.mark.parametrize("budget", ["paper", "desk"])
+@pytest.mark.parametrize("budget", ["paper", "rounds-100"])
 def test_masked_and_plain_runs_differ_in_the_mask_alone(budget):
     drafts = everything("gma-2022", budget).drafts
     masked = [run for run, draft in drafts.items() if "-gma" in run and draft.config.hyper["tau"] == 0.4]
@@ -53,7 +55,7 @@ def test_masked_and_plain_runs_differ_in_the_mask_alone(budget):
         assert masked.study == plain.study
 
 
-@pytest.mark.parametrize("budget", ["paper", "desk"])
+@pytest.mark.parametrize("budget", ["paper", "rounds-100"])
 def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
     paper = everything("gma-2022", budget)
     drafts = paper.drafts
@@ -66,14 +68,18 @@ def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
         assert draft.study == drafts[draft.study.run].study
         adaptive = draft.config.method in ("fedadam", "fedyogi")
         assert unset(draft.config) == ["lr", "server_lr"][: 1 + adaptive]
-        assert len(draft.study.points) == (9 if adaptive else 3)
         for point in draft.study.points.values():
             assert (point.hyper["mask"], point.data["validation"], point.seeds) == ("none", 0.1, (1000,))
-            slow = budget == "desk" and run.startswith(("fedcmnist", "cifar-10")) and "-noniid-" in run
-            assert (point.rounds, point.hyper["epochs"]) == (25 if slow else 10, {"paper": 5, "desk": 1}[budget])
+            assert point.hyper["epochs"] == {"paper": 5, "rounds-100": 1}[budget]
+        if draft.study.rule.halvings:
+            assert (budget, run.startswith(SHORT)) == ("rounds-100", False)
+            continue
+        assert len(draft.study.points) == (9 if adaptive else 3)
+        slow = budget == "rounds-100" and "-noniid-" in run and not run.startswith("fedrotmnist")
+        assert {point.rounds for point in draft.study.points.values()} == {25 if slow else 10}
 
 
-@pytest.mark.parametrize("budget", ["paper", "desk"])
+@pytest.mark.parametrize("budget", ["paper", "rounds-100"])
 def test_the_values_of_a_figure_are_those_of_its_runs(budget):
     paper = everything("gma-2022", budget)
     drafts = paper.drafts
@@ -86,14 +92,14 @@ def test_the_values_of_a_figure_are_those_of_its_runs(budget):
     assert {run for spot, run in paper.spots("tau") if spot.x == "0.4"} <= set(paper.table_runs("table2"))
 
 
-@pytest.mark.parametrize("budget", ["paper", "desk"])
+@pytest.mark.parametrize("budget", ["paper", "rounds-100"])
 def test_femnist_is_dealt_by_writer(budget):
     paper = everything("gma-2022", budget)
     for run, draft in paper.drafts.items():
         if draft.config.dataset == "femnist":
             assert draft.config.data["partition"] == "writers"
             assert draft.config.data.get("held_out", 0) == (0.1 if "unseen" in run else 0)
-            assert draft.config.data.get("writers_fraction", 1) == {"paper": 1, "desk": 0.1}[budget]
+            assert draft.config.data.get("writers_fraction", 1) == {"paper": 1, "rounds-100": 0.1}[budget]
     assert len(paper.figure_runs("fig1a")) == 10
 
 
@@ -114,7 +120,7 @@ def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
 
 # Prepared budgets of masked averaging: what is to be trained next
 
-TABLES = "rounds-100"  # takes the place of `desk`
+TABLES = "rounds-100-all"  # all have 100 rounds
 LAST = "rounds-100-more"  # readings and ablations beside it
 
 
@@ -130,23 +136,27 @@ def test_prepared_tables_have_their_rounds_and_three_labels_in_table_2(budget):
     assert paper.figures == ["fig1b", "fig1c", *["mask-tau", "mask-server"] * (budget == LAST)]
 
 
-def test_prepared_figures_of_epochs_and_clients_are_those_of_desk():
-    paper, desk = (load_paper("gma-2022", REPO).at(budget) for budget in (TABLES, "desk"))
+def test_prepared_figures_of_epochs_and_clients_are_those_in_use():
+    paper, used = (load_paper("gma-2022", REPO).at(budget) for budget in (TABLES, "rounds-100"))
     for figure in ("fig1b", "fig1c"):
         runs = [run for _, run in paper.spots(figure)]
-        assert runs == [run for _, run in desk.spots(figure)]
-        assert [paper.run(run) for run in runs] == [desk.run(run) for run in runs]
+        assert runs == [run for _, run in used.spots(figure)]
+        assert [paper.run(run) for run in runs] == [used.run(run) for run in runs]
 
 
-@pytest.mark.parametrize("budget", [TABLES, LAST])
-def test_the_last_points_of_a_prepared_search_train_as_long_as_the_runs(budget):
+@pytest.mark.parametrize("budget", ["rounds-100", TABLES, LAST])
+def test_the_last_points_of_a_search_by_halves_train_as_long_as_the_runs(budget):
     drafts = lifted("gma-2022", budget).drafts
-    for draft in (draft for draft in drafts.values() if draft.study):
+    halved = {run: draft for run, draft in drafts.items() if draft.study and draft.study.rule.halvings}
+    assert {run for run, draft in drafts.items() if draft.study and run not in halved} == {
+        run for run in drafts if budget == "rounds-100" and run.startswith(SHORT)
+    }
+    for draft in halved.values():
         rule, (*shorter, last) = draft.study.rule, draft.study.rule.stages(draft.study.config)
         assert {point.rounds for point in last.values()} == {draft.config.rounds}
         assert {point.rounds for point in shorter[0].values()} == {12}
         assert all(max(p.rounds for p in stage.values()) < draft.config.rounds for stage in shorter)
-        assert (rule.last, rule.fall, rule.name) == (20, 0.1, TABLES)
+        assert (rule.last, rule.fall, rule.name) == (20, 0.1, "rounds-100")
         assert {point.data["validation"] for point in last.values()} == {0.1}
         if "lr" in unset(draft.study.config):
             assert {point.hyper["lr"] for point in last.values()} == {0.3, 0.1, 0.03, 0.01, 0.003, 0.001}
@@ -162,19 +172,19 @@ def test_the_two_cells_that_the_labels_are_fitted_to_are_not_compared():
     assert {(remark.metric, remark.ends) for remark in remarks.values() if remark} == {("test_accuracy", False)}
     assert thresholds.printed(paper, {}) == {}  # no run ends by it
     assert len(fitted) == 2
-    at_desk = [remark_on(paper.table("table2").calibrated, each | {"budget": "desk"}) for each in facts]
-    assert at_desk == [None] * 40
+    in_use = [remark_on(paper.table("table2").calibrated, each | {"budget": "rounds-100"}) for each in facts]
+    assert in_use == [None] * 40
 
 
 @pytest.mark.parametrize("budget", [TABLES, LAST])
-def test_two_labels_are_the_runs_of_desk(budget):
-    paper, desk = load_paper("gma-2022", REPO).at(budget), load_paper("gma-2022", REPO).at("desk")
+def test_two_labels_are_the_runs_in_use(budget):
+    paper, used = (load_paper("gma-2022", REPO).at(each) for each in (budget, "rounds-100"))
     readings = (each for cell in paper.cells("table2") for each in cell.readings)
     others = {run: reading for reading, runs in readings for run in runs}
     two = [run for run, reading in others.items() if reading == "two labels"]
     assert len(two) == 20
     for run in two:
-        assert paper.run(run) == desk.run(run.removesuffix("-two-labels"))
+        assert paper.run(run) == used.run(run.removesuffix("-two-labels"))
 
 
 def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size():
