@@ -81,7 +81,7 @@ def claims(paper: Paper, frame: pd.DataFrame) -> Group:
 
 
 def _key(sheet: Sheet, place: int, reading: int | None) -> Column:
-    """A key; of a row with a reading this, if it is to stand in its place."""
+    """A key. With `reading`, where the readings are, a row that has one shows it indented in place of its own."""
     texts = [sheet.columns[place].head.replace("_", " ")]
     for row in sheet.rows:
         read = NONE if reading is None else row[reading].text
