@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedrepro.papers.paper import Paper
 from fedrepro.papers.schema.cells import facts, words
-from fedrepro.report.layout import MARKS, STYLES, Sheet
+from fedrepro.report.layout import MARKS, NONE, STYLES, Sheet
 from fedrepro.results.cells import reproduced
 from fedrepro.results.claims import verdicts
 
@@ -26,7 +26,6 @@ MEANING = {
     "missing": "missing",
 }
 GAP = "  "
-NONE = "–"  # a key that a row does not have
 
 
 @dataclass(frozen=True)

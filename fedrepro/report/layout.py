@@ -28,6 +28,7 @@ STYLES = {  # of statuses and verdicts, in the order in which they are counted
     "not-compared": "", "calibrated": "cyan",
     "holds": "green", "fails": "bold red", "undecided": "yellow", "above": "green", "below": "bold red",
 }  # fmt: skip
+NONE = "–"  # in place of a key that a row does not have
 REMARKS = {"not-run": "Not run", "missing": "Missing", "deviation": "Declared deviation", "calibrated": "Calibrated"}
 
 
@@ -156,7 +157,7 @@ def _compared(paper: Paper, table: str, metric: str) -> list[Column]:
 def _row(drawn: Sheet, table: Table, cells: list[Any], keys: list[str], stops: bool, moved: set[str]) -> list[Entry]:
     """One method under one setting; all its metrics come from the same run."""
     axes = facts(cells[0]) | {"budget": cells[0].budget}
-    *settings, method = (axes.get(key, "–") for key in keys)
+    *settings, method = (axes.get(key, NONE) for key in keys)
     meant = (each for each in table.readings if each.reading in ("", axes.get("reading", "")))
     readings = drawn.note(*(f"{remark.reason}." for remark in meant if matches(remark.when, axes)))
     row = [*map(Entry, settings), Entry(method, notes=readings + drawn.note(max(cell.chosen for cell in cells)))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -119,7 +118,7 @@ def _moved(runs: dict[str, Run]) -> Iterator[dict[str, Run]]:
     """The runs as with the thresholds that were found raised, and lowered; nothing where none was found."""
     found = [name for name, run in runs.items() if run.ended and run.ended.threshold]
     for way in ("raised", "lowered") if found else ():
-        yield runs | {name: replace(runs[name], moved=way) for name in found}
+        yield runs | {name: runs[name].moved(way) for name in found}
 
 
 def _settled(ways: list[dict[str, Any]]) -> dict[str, Any]:

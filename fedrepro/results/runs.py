@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +27,7 @@ TRAINING = "train_accuracy"  # the curve by which a run is calibrated
 class Run:
     """A run. `name`: as the paper calls it. Values are in the record's unit, a fraction for accuracies.
 
-    `printed`: the training accuracy, a fraction, by which its end is found, if that is how it is found. `moved`: raised
-    or lowered if the threshold that was found is moved so; a seed that it would not have stopped then has no value.
+    `printed`: the training accuracy, a fraction, by which its end is found, if that is how it is found.
     """
 
     name: str
@@ -35,7 +35,6 @@ class Run:
     config: RunConfig
     record: Record
     printed: float | None = None
-    moved: str = ""
 
     @cached_property
     def ended(self) -> Ended | None:
@@ -44,11 +43,16 @@ class Run:
             return None
         rule, curves = self.config.watch.crossings, self.points[TRAINING]
         if rule:
-            found = stopped(rule, curves, self.printed)
-            return found._replace(rounds=getattr(found, self.moved)) if self.moved and found.threshold else found
+            return stopped(rule, curves, self.printed)
         # A length is looked for where all that the run has is watched.
         whole = set.intersection(*(set(own) for each in self.points.values() for own in each.values()))
         return reached({seed: {x: own[x] for x in sorted(whole)} for seed, own in curves.items()}, self.printed)
+
+    def moved(self, way: str) -> Run:
+        """The run with the threshold that was found `raised` or `lowered`: seeds that it then stops have a value."""
+        found = copy.copy(self)  # with the points that were read
+        vars(found)["ended"] = self.ended._replace(rounds=getattr(self.ended, way))
+        return found
 
     @property
     def seeds(self) -> list[int]:

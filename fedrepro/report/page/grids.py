@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fedrepro.papers.schema.cells import facts, words
 from fedrepro.papers.schema.tables import Table
-from fedrepro.report.layout import Column, Entry, Sheet
+from fedrepro.report.layout import NONE, Column, Entry, Sheet
 from fedrepro.report.page.align import DIGIT, MINUS, NUMBER, aligned, difference
 from fedrepro.report.page.links import anchor
 from fedrepro.results.cells import decimals, limits, reproduced, spread_out
@@ -125,7 +125,7 @@ def _common(entries: Sequence[Row]) -> tuple[list[Row], list[int]]:
 
 def _said(columns: Sequence[Column], row: Row, places: list[int]) -> str:
     """Some keys of a row for a reader, but for those that it does not have."""
-    return words({columns[n].head: row[n].text.replace("_", " ") for n in places if row[n].text != "–"})
+    return words({columns[n].head: row[n].text.replace("_", " ") for n in places if row[n].text != NONE})
 
 
 def _shown(row: Row, keys: list[int], places: list[int]) -> Row:
