@@ -15,7 +15,8 @@ from fedrepro.papers.schema.tuning import Tuned, unset
 from fedrepro.results import thresholds
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
-SHORT = ("cifar-10", "fedcmnist", "fedrotmnist")  # have 50 rounds at `rounds-100`
+SHORT = ("cifar-10", "fedcmnist")  # have 50 rounds at `rounds-100`
+READ = ("-two-labels", "-rate-0-1")  # readings with rates of their own
 
 
 # Masked averaging
@@ -28,7 +29,7 @@ def test_gma_has_a_cell_for_every_published_number():
     assert [len(paper.cells(table)) for table in ("table1", "table2")] == [40, 40]
 
 
-@pytest.mark.parametrize(("budget", "runs"), [("paper", 96), ("rounds-100", 92)])
+@pytest.mark.parametrize(("budget", "runs"), [("paper", 96), ("rounds-100", 106)])
 def test_gma_has_its_tables_without_femnist_and_its_figures(budget, runs):
     paper = lifted("gma-2022", budget)
     assert len(paper.drafts) == runs
@@ -47,7 +48,8 @@ def test_masked_and_plain_runs_differ_in_the_mask_alone(budget):
     drafts = everything("gma-2022", budget).drafts
     masked = [run for run, draft in drafts.items() if "-gma" in run and draft.config.hyper["tau"] == 0.4]
     pairs = [(drafts[run.replace("-gma", "-avg")], drafts[run]) for run in masked]
-    assert len(pairs) == 40 + 5 + 5 + 3  # the tables, figures 1(a), 1(b) and 1(c)
+    readings = {"paper": 0, "rounds-100": 5 + 2}[budget]
+    assert len(pairs) == 40 + 5 + 5 + 3 + readings  # the tables, figures 1(a), 1(b) and 1(c)
     for plain, masked in pairs:
         assert (plain.config.hyper["mask"], masked.config.hyper["mask"]) == ("none", "soft")
         unmasked = masked.config.model_copy(update={"hyper": masked.config.hyper | {"mask": "none"}})
@@ -61,9 +63,10 @@ def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
     drafts = paper.drafts
     plain = {run for table in paper.spec.tables for run in paper.table_runs(table) if run.endswith("-avg")}
     own = {run for run in plain if "-fedprox-" not in run}
-    assert {draft.study.run for draft in drafts.values()} == own
+    searched = {run: draft for run, draft in drafts.items() if not run.endswith(READ)}
+    assert {draft.study.run for draft in searched.values()} == own
     assert (len(plain), len(own)) == (40, 32)
-    for run, draft in drafts.items():
+    for run, draft in searched.items():
         assert run.replace("-fedprox-", "-fedavg-").startswith(draft.study.run.removesuffix("-avg"))
         assert draft.study == drafts[draft.study.run].study
         adaptive = draft.config.method in ("fedadam", "fedyogi")
@@ -172,19 +175,32 @@ def test_the_two_cells_that_the_labels_are_fitted_to_are_not_compared():
     assert {(remark.metric, remark.ends) for remark in remarks.values() if remark} == {("test_accuracy", False)}
     assert thresholds.printed(paper, {}) == {}  # no run ends by it
     assert len(fitted) == 2
-    in_use = [remark_on(paper.table("table2").calibrated, each | {"budget": "rounds-100"}) for each in facts]
-    assert in_use == [None] * 40
+    in_use = [each for each in facts if remark_on(paper.table("table2").calibrated, each | {"budget": "rounds-100"})]
+    assert in_use == [each for each in facts if dict(each, budget=LAST) in fitted and each["dataset"] == "FedRotMNIST"]
 
 
-@pytest.mark.parametrize("budget", [TABLES, LAST])
-def test_two_labels_are_the_runs_in_use(budget):
+@pytest.mark.parametrize(("budget", "count"), [("rounds-100", 10), (TABLES, 20), (LAST, 20)])
+def test_two_labels_have_half_the_rounds_and_rates_of_their_own(budget, count):
     paper, used = (load_paper("gma-2022", REPO).at(each) for each in (budget, "rounds-100"))
-    readings = (each for cell in paper.cells("table2") for each in cell.readings)
-    others = {run: reading for reading, runs in readings for run in runs}
-    two = [run for run, reading in others.items() if reading == "two labels"]
-    assert len(two) == 20
+    two = [run for run in paper.drafts if run.endswith("-two-labels")]
+    assert len(two) == count
     for run in two:
-        assert paper.run(run) == used.run(run.removesuffix("-two-labels"))
+        config, plain = paper.run(run), paper.drafts[run.removesuffix("-two-labels")].config
+        rates = {key: config.hyper[key] for key in unset(plain)}
+        change = {"rounds": 50, "data": plain.data | {"labels_per_client": 2}, "hyper": plain.hyper | rates}
+        assert config == plain.model_copy(update=change)
+        if run.startswith(SHORT):
+            assert config == used.run(run.removesuffix("-two-labels"))
+
+
+@pytest.mark.parametrize("budget", ["rounds-100", TABLES, LAST])
+def test_the_second_rate_of_the_search_changes_the_rate_alone(budget):
+    drafts = load_paper("gma-2022", REPO).at(budget).drafts
+    second = [run for run in drafts if run.endswith("-rate-0-1")]
+    assert len(second) == 4
+    for run in second:
+        plain = drafts[run.removesuffix("-rate-0-1")].config
+        assert drafts[run].config == plain.model_copy(update={"hyper": plain.hyper | {"lr": 0.1}})
 
 
 def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size():
