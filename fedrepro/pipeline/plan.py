@@ -89,7 +89,7 @@ class Target:
             return "recorded"
         if held(place.lock):
             return "running"
-        return "stopped" if any(place.state.glob("round-*.checkpoint")) else "missing"
+        return "stopped" if paths.checkpoints(place.state) else "missing"
 
 
 @dataclass

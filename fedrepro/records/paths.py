@@ -49,6 +49,11 @@ def prepared(paper: str, budget: str, run: str, root: Root = ".") -> Path:
     return studies(paper, root) / budget / run
 
 
+def checkpoints(state: Path) -> list[Path]:
+    """The checkpoints in the folder of a run's state, oldest first."""
+    return sorted(state.glob("round-*.checkpoint"))
+
+
 def reports(paper: str, root: Root = ".") -> Path:
     """The folder of what is reported of a paper."""
     return Path(root) / "reports" / paper

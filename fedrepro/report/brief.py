@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.cells import facts, words
-from fedrepro.report.layout import MARKS, NONE, STYLES, Sheet
+from fedrepro.papers.schema.cells import facts
+from fedrepro.report.layout import MARKS, NONE, STYLES, Sheet, named
 from fedrepro.results.cells import reproduced
 from fedrepro.results.claims import verdicts
 
@@ -53,12 +53,12 @@ def table(sheet: Sheet, width: int) -> Text:
         heading.append(keys.pop(0))
         del columns[0]
     drawn = Text.assemble((sheet.title, "bold"), "\n")
-    if above := _words(sheet, 0, [place for place in same if place not in keys]):
+    if above := named(sheet.columns, sheet.rows[0], [place for place in same if place not in keys]):
         drawn.append(f"all rows: {above}\n")
     drawn.append(GAP.join(column.texts[0] for column in columns) + "\n", "bold")
     before = ""
     for row in range(len(sheet.rows)):
-        if (now := _words(sheet, row, heading)) != before:
+        if (now := named(sheet.columns, sheet.rows[row], heading)) != before:
             drawn.append(f"{now}\n", "italic")
             before = now
         parts = [(column.texts[row + 1], column.styles[row]) for column in columns]
@@ -100,12 +100,6 @@ def _numbers(sheet: Sheet, place: int) -> Column:
     head = (sheet.columns[place].group or sheet.columns[place].head).replace("_", " ")
     width = max(len(head), len(texts[0]))
     return Column([f"{text:<{width}}" for text in (head, *texts)], [STYLES[cell.status] for cell in cells])
-
-
-def _words(sheet: Sheet, row: int, places: list[int]) -> str:
-    """Some keys of a row for a reader, without those that it has not."""
-    found = {sheet.columns[place].head: sheet.rows[row][place].text for place in places}
-    return words({axis: value for axis, value in found.items() if value != NONE})
 
 
 def _below(sheet: Sheet) -> list[str]:

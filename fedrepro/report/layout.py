@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fedrepro.papers.paper import Paper
-from fedrepro.papers.schema.cells import FIXED, facts, matches
+from fedrepro.papers.schema.cells import FIXED, facts, matches, words
 from fedrepro.papers.schema.tables import Table
 from fedrepro.report.wording import lines
 from fedrepro.results.cells import reproduced, spread_out, with_readings
@@ -107,6 +107,11 @@ def sheet(paper: Paper, table: str, cells: pd.DataFrame) -> Sheet:
     for _, row in itertools.groupby(rows, lambda row: (row.dataset, row.variant, row.method)):
         drawn.rows.append(_row(drawn, paper.table(table), list(row), keys, stops, moved))
     return drawn
+
+
+def named(columns: Sequence[Column], row: Sequence[Entry], places: list[int]) -> str:
+    """Some keys of a row for a reader, but for those that it does not have."""
+    return words({columns[n].head: row[n].text.replace("_", " ") for n in places if row[n].text != NONE})
 
 
 def markdown(sheet: Sheet) -> str:

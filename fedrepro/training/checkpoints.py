@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedrepro.errors import FedreproError
 from fedrepro.files import write_bytes
+from fedrepro.records.paths import checkpoints
 from fedrepro.training.train import Training
 
 DAMAGED = (OSError, ValueError)
@@ -75,7 +76,7 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """The checkpoints, oldest first."""
-        return sorted(self.folder.glob("round-*.checkpoint"))
+        return checkpoints(self.folder)
 
     def read(self, path: Path) -> Content:
         """The tensors and notes of a checkpoint; one of DAMAGED where it is not whole."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fedrepro.papers.schema.cells import facts, words
+from fedrepro.papers.schema.cells import facts
 from fedrepro.papers.schema.tables import Table
-from fedrepro.report.layout import NONE, Column, Entry, Sheet
+from fedrepro.report.layout import Column, Entry, Sheet, named
 from fedrepro.report.page.align import DIGIT, MINUS, NUMBER, aligned, difference
 from fedrepro.report.page.links import anchor
 from fedrepro.results.cells import decimals, limits, reproduced, spread_out
@@ -71,13 +71,13 @@ def grid(sheet: Sheet, run: bool) -> Grid:
     rows, keys = list(zip(*entries, strict=True)), [n for n, column in enumerate(columns) if column.kind == "key"]
     telling = [n for n in keys if len({entry.text for entry in entries[n]}) > 1] or keys[-1:]
     for cut in reversed(range(len(telling))):
-        headed = itertools.groupby(rows, lambda row, n=telling[:cut]: _said(columns, row, n))
+        headed = itertools.groupby(rows, lambda row, n=telling[:cut]: named(columns, row, n))
         groups = [(heading, list(own)) for heading, own in headed]
         if 2 * len(groups) <= len(rows):
             break
     naming, others = telling[cut:], range(len(keys), len(columns))
     shown = [(heading, [_shown(row, keys, [*naming, *others]) for row in own]) for heading, own in groups]
-    always = _said(columns, rows[0], [n for n in keys if n not in telling])
+    always = named(columns, rows[0], [n for n in keys if n not in telling])
     return Grid([columns[n] for n in (*naming, *others)], len(naming), shown, always, noted)
 
 
@@ -121,11 +121,6 @@ def _common(entries: Sequence[Row]) -> tuple[list[Row], list[int]]:
         noted |= same
         shown.append([replace(entry, notes=tuple(n for n in entry.notes if n not in same)) for entry in column])
     return shown, sorted(noted)
-
-
-def _said(columns: Sequence[Column], row: Row, places: list[int]) -> str:
-    """Some keys of a row for a reader, but for those that it does not have."""
-    return words({columns[n].head: row[n].text.replace("_", " ") for n in places if row[n].text != NONE})
 
 
 def _shown(row: Row, keys: list[int], places: list[int]) -> Row:
