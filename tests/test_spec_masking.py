@@ -16,7 +16,7 @@ from fedrepro.results import thresholds
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
 SHORT = "cifar-10"  # has 50 rounds at `rounds-100`
-READ = ("-two-labels", "-rate-0-1")  # readings with rates of their own
+READ = ("-two-labels", "-rate-0-1", "-rate-0-03")  # readings with rates of their own
 
 
 # Masked averaging
@@ -195,6 +195,16 @@ def test_the_second_rate_of_the_search_changes_the_rate_alone(budget):
     for run in second:
         plain = drafts[run.removesuffix("-rate-0-1")].config
         assert drafts[run].config == plain.model_copy(update={"hyper": plain.hyper | {"lr": 0.1}})
+
+
+def test_a_rate_that_the_search_leaves_changes_the_rates_alone():
+    drafts = load_paper("gma-2022", REPO).at(LAST).drafts
+    left = {run: draft for run, draft in drafts.items() if run.endswith("-rate-0-03")}
+    assert len(left) == 4
+    for run, draft in left.items():
+        plain = drafts[run.removesuffix("-rate-0-03")].config
+        rates = {"lr": 0.03} | ({"server_lr": 0.01} if plain.method == "fedyogi" else {})
+        assert draft.config == plain.model_copy(update={"hyper": plain.hyper | rates})
 
 
 def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size():
