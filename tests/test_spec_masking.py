@@ -187,24 +187,16 @@ def test_two_labels_have_half_the_rounds_and_rates_of_their_own(budget):
         assert config == plain.model_copy(update=change)
 
 
-@pytest.mark.parametrize("budget", ["rounds-100", TABLES, LAST])
-def test_the_second_rate_of_the_search_changes_the_rate_alone(budget):
+@pytest.mark.parametrize(("budget", "rate"), [("rounds-100", 0.1), (TABLES, 0.1), (LAST, 0.1), (LAST, 0.03)])
+def test_a_rate_that_the_search_leaves_changes_the_rates_alone(budget, rate):
     drafts = load_paper("gma-2022", REPO).at(budget).drafts
-    second = [run for run in drafts if run.endswith("-rate-0-1")]
-    assert len(second) == 4
-    for run in second:
-        plain = drafts[run.removesuffix("-rate-0-1")].config
-        assert drafts[run].config == plain.model_copy(update={"hyper": plain.hyper | {"lr": 0.1}})
-
-
-def test_a_rate_that_the_search_leaves_changes_the_rates_alone():
-    drafts = load_paper("gma-2022", REPO).at(LAST).drafts
-    left = {run: draft for run, draft in drafts.items() if run.endswith("-rate-0-03")}
+    end = f"-rate-{rate}".replace(".", "-")
+    left = [run for run in drafts if run.endswith(end)]
     assert len(left) == 4
-    for run, draft in left.items():
-        plain = drafts[run.removesuffix("-rate-0-03")].config
-        rates = {"lr": 0.03} | ({"server_lr": 0.01} if plain.method == "fedyogi" else {})
-        assert draft.config == plain.model_copy(update={"hyper": plain.hyper | rates})
+    for run in left:
+        plain = drafts[run.removesuffix(end)].config
+        rates = {"lr": rate} | ({"server_lr": 0.01} if plain.method == "fedyogi" else {})
+        assert drafts[run].config == plain.model_copy(update={"hyper": plain.hyper | rates})
 
 
 def test_scaffold_takes_as_many_steps_as_a_client_of_mean_size():
@@ -277,6 +269,8 @@ def test_ablations_change_the_mask_or_the_server_alone():
             assert config.hyper.get("rescale", False) == (spot.cell["rescale"] == "yes")
             assert config.hyper["tau"] == float(spot.cell.get("tau", 0.4))
             assert config.hyper["mask"] == {"AVG": "none", "GMA": "soft"}[spot.cell["aggregation"]]
+    tables = {run for table in paper.spec.tables for run in paper.table_runs(table)}
+    assert {run for spot, run in paper.spots("tau") if (spot.x, spot.cell["rescale"]) == ("0.4", "no")} <= tables
 
 
 def test_readings_of_the_colours_change_the_colours_alone():
