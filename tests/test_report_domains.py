@@ -40,6 +40,7 @@ def test_a_budget_may_say_other_things_of_some_tables(made_up):
     small, whole = (sheet(desk, table).legend for table in ("table4", "table3"))
     assert "32 px" in small[0]
     assert "The numbers of this budget are never compared with the paper's." in small
+    assert "budget: desk (1 seed, of ERM and FedAvg 3 " in whole[0]
     assert "; bf16 products; MM-REx, IRM and Gen-AFL: a quarter of the steps)" in whole[0]
     assert "32 px" in claims.judged(desk, parts.frame(desk, "claims"))[-1]
     write_one = {"line": "FedAvg", "metric": "m", "x": "none", "n": 1, "diverged": 0, "runs": ["r"]}
