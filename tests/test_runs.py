@@ -237,6 +237,20 @@ def test_the_look_for_a_place_to_write_makes_no_folder(monkeypatch):
     assert list(Path().iterdir()) == []
 
 
+@pytest.mark.parametrize("at", ["open", "fsync", "replace"])
+def test_a_signal_during_the_look_leaves_nothing(monkeypatch, at):
+    done = getattr(os, at)
+
+    def interrupted(*arguments):
+        done(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, at, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runs.probe(Place(Path("studies/toy/one")))
+    assert list(Path().iterdir()) == []
+
+
 def test_the_commit_is_that_of_the_sources_wherever_a_run_is_started(folder):
     head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
     subprocess.run(["git", "init", "-q", folder], check=True)

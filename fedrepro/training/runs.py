@@ -124,7 +124,12 @@ def resolve(device: str) -> torch.device:
 def probe(place: Place) -> None:
     """Fail before the training, not after it, where the record cannot be written; clear what a killed one left."""
     there = next(each for each in (place.folder, *place.folder.parents) if each.exists())
-    write_text(there / ".probe", "").unlink(missing_ok=True)  # no folder is made: another process may look through them
+    trial = there / ".probe"  # no folder is made: another process may look through them
+    try:
+        write_text(trial, "")
+    finally:  # a signal may come while it is written
+        with contextlib.suppress(OSError):
+            trial.unlink()
     for part in place.folder.glob(PARTS):
         part.unlink()
 
