@@ -213,6 +213,28 @@ def test_the_records_of_a_prepared_budget_say_how_long_its_other_runs_take(folde
     assert costs.Costs(load_paper(PAPER)).of(PLAIN, longer).seconds is None
 
 
+def test_seeds_that_another_budget_has_take_no_time_and_the_others_theirs(folder):
+    """The prepared budget has one seed more of the second run."""
+    more = '[budgets.more]\nlabel = "more"\non = "paper"\nprepared = true\n[[budgets.more.rules]]\n'
+    rule = 'when = { method = "F-IRM" }\nsettings = { seeds = [0, 1, 2] }\n'
+    commands.paper(folder, commands.SPEC.replace("[budgets.smoke]", f"{more}{rule}[budgets.smoke]"))
+    assert fedrepro("run").code == 0
+    plain, game = (record.read(target.trains.place.folder) for target in plan([load_paper(PAPER)]).targets)
+    seed = 6 * costs.recorded(game).seconds / sum(each.rounds for each in game.seeds.values())  # of six rounds
+    made = plan([load_paper(PAPER)], budget="more")
+    assert [target.state for target in made.targets] == ["shared", "missing"]
+    assert [job.cost.seconds for job in made.jobs.values()] == pytest.approx([0, seed])
+    assert [target.cost.seconds for target in made.targets] == pytest.approx([costs.recorded(plain).seconds, 3 * seed])
+    assert fedrepro("run", "--budget", "more", "--dry-run").out.splitlines()[0] == (
+        "2 runs planned, 0 recorded, 1 to take over, 1 to train"
+    )
+    done = fedrepro("run", "--budget", "more")
+    assert done.code == 0, done.err
+    assert [target.state for target in plan([load_paper(PAPER)], budget="more").targets] == ["recorded"] * 2
+    found = record.read(paths.prepared(PAPER, "more", PLAIN))
+    assert found.seeds == plain.seeds
+
+
 # What is said
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedrepro.pipeline.plan import Plan
     from fedrepro.pipeline.workers import Workers
 
-STATES = ("recorded", "running", "stopped", "missing")
+STATES = ("recorded", "running", "stopped", "missing", "shared")
 WORDS = {  # what comes before the runs, one and many
     "fetch": ("source to fetch", "sources to fetch"),
     "extractor": ("extractor", "extractors"),
@@ -106,7 +106,10 @@ def _cluster(backend: str, partition: str | None, limit: str | None, jobs: int |
 def _counts(made: Plan) -> list[str]:
     """The counts of runs and of the jobs before them."""
     recorded = sum(target.recorded for target in made.targets)
-    lines = [f"{len(made.targets)} runs planned, {recorded} recorded, {len(made.targets) - recorded} to train"]
+    shared = sum(target.shared for target in made.targets)
+    over = f"{shared} to take over, " if shared else ""
+    left = len(made.targets) - recorded - shared
+    lines = [f"{len(made.targets)} runs planned, {recorded} recorded, {over}{left} to train"]
     kinds = Counter(job.kind for job in made.jobs.values())
     if before := [f"{kinds[kind]} {words[kinds[kind] > 1]}" for kind, words in WORDS.items() if kinds[kind]]:
         lines.append(f"before them: {', '.join(before)}")

@@ -16,7 +16,7 @@ from fedrepro.papers.expand import Study
 from fedrepro.papers.paper import Paper
 from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
-from fedrepro.records.record import Record
+from fedrepro.records.record import Identity, Record
 
 
 class Cost(NamedTuple):
@@ -28,12 +28,16 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """A recorded run as a measure of others: what it was, the rounds that its seeds played together, what it took."""
+    """A recorded run as a measure of others: what it was, the rounds that its seeds played together, what it took.
+
+    `identity`: None of an ad hoc run, whose seeds no planned one takes over.
+    """
 
     run: str | None
     config: RunConfig
     rounds: int
     cost: Cost
+    identity: Identity | None = None
 
 
 def recorded(found: Record) -> Cost:
@@ -64,6 +68,11 @@ class Costs:
                 rounds = config.rounds * len(config.seeds)
                 return Cost(rates[0] * rounds * _steps(config), rates[1])
         return Cost()
+
+    def lacking(self, config: RunConfig, wanted: Identity) -> list[int]:
+        """The seeds of a run that no record with its identity has. Before it is trained, it takes the others over."""
+        there = {seed for each in self._known if each.identity == wanted for seed in each.config.seeds}
+        return [seed for seed in config.seeds if seed not in there]
 
     def point(self, study: Study, point: RunConfig) -> Cost:
         """The estimate for a point of a search: as if no data were held back for validation."""
@@ -106,7 +115,7 @@ def _samples(paper: Paper) -> Iterator[Sample]:
             except FedreproError:
                 continue
             rounds = sum(seed.rounds for seed in found.seeds.values())
-            yield Sample(found.run, found.config, rounds, recorded(found))
+            yield Sample(found.run, found.config, rounds, recorded(found), found.identity if found.paper else None)
 
 
 def _kind(config: RunConfig) -> str:

@@ -24,7 +24,7 @@ from fedrepro.pipeline.run import Only, Planned, place, studied, wanted
 from fedrepro.records import paths
 from fedrepro.records.config import RunConfig
 from fedrepro.records.record import Place, Record
-from fedrepro.training.identity import samples
+from fedrepro.training.identity import identity, samples
 
 KINDS = {"fetch": 0, "extractor": 1, "point": 2, "study": 3, "run": 4}  # kind -> its place in the order
 
@@ -72,24 +72,30 @@ class Job:
 
 @dataclass
 class Target:
-    """A planned run: where its record is or will be, whether it is recorded, and what it takes or took."""
+    """A planned run: where its record is or will be, whether it is recorded, and what it takes or took.
+
+    `shared`: whether all of its seeds are recorded under another name, from where its job takes them over.
+    """
 
     paper: str
     run: str
     method: str
     trains: Planned
-    recorded: bool
-    cost: Cost
+    recorded: bool = False
+    shared: bool = False
+    cost: Cost = Cost()
 
     @property
     def state(self) -> str:
-        """Where it stands: "recorded", "running", "stopped" (it has a checkpoint) or "missing"."""
+        """Where it stands: "recorded", "running", "stopped" (it has a checkpoint), "shared" or "missing"."""
         place = self.trains.place
         if self.recorded:
             return "recorded"
         if held(place.lock):
             return "running"
-        return "stopped" if paths.checkpoints(place.state) else "missing"
+        if paths.checkpoints(place.state):
+            return "stopped"
+        return "shared" if self.shared else "missing"
 
 
 @dataclass
@@ -139,11 +145,14 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
     config = settled_run(paper, run)
     trains = Planned(config or draft.config, _place(own, paper, run, config or draft.config))
     needs = _extractor(made, draft.config)
+    target = Target(paper.name, run, draft.config.method, trains)
+    made.targets.append(target)
     found = _record(trains) if config and not needs else None
-    cost = costs.recorded(found) if found else known.of(run, config or draft.config)
-    made.targets.append(Target(paper.name, run, draft.config.method, trains, found is not None, cost))
     if found:
+        target.recorded, target.cost = True, costs.recorded(found)
         return
+    left = _left(trains, known) if config and not needs else trains.config
+    target.shared, target.cost = not left.seeds, known.of(run, trains.config)
     made.trained.append((paper.name, run, config or next(iter(draft.study.rule.points(draft.config).values()))))
     needs |= _manifest(made, draft.config.dataset)
     if config is None:
@@ -152,7 +161,7 @@ def _add(made: Plan, own: Paper, paper: Paper, run: str, known: Costs) -> None:
             made.refused = f"{said}: write that budget for {paper.name} in {paths.PARAMS}, and leave --budget out."
         needs |= _studied(made, paper, draft, needs, known, other)
     command = f"fedrepro train --paper {paper.name} --run {run}{at(other)}"
-    made.add(Job("run", (paper.name, run), command, needs, trains if config else None, cost, other))
+    made.add(Job("run", (paper.name, run), command, needs, trains if config else None, known.of(run, left), other))
 
 
 def _record(trains: Planned) -> Record | None:
@@ -161,6 +170,15 @@ def _record(trains: Planned) -> Record | None:
         return trains.record
     except UsageError:
         return None
+
+
+def _left(trains: Planned, known: Costs) -> RunConfig:
+    """A run with the seeds that are left to train alone; a planned one takes over what other records have."""
+    try:
+        seeds = known.lacking(trains.config, identity(trains.config)) if trains.place.paper else trains.config.seeds
+    except UsageError:  # its data are not there
+        seeds = trains.config.seeds
+    return trains.config.model_copy(update={"seeds": tuple(seeds)})
 
 
 def settled_run(paper: Paper, run: str) -> RunConfig | None:
