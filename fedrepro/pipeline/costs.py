@@ -16,7 +16,7 @@ from fedrepro.papers.expand import Study
 from fedrepro.papers.paper import Paper
 from fedrepro.records import paths, record
 from fedrepro.records.config import RunConfig
-from fedrepro.records.record import Identity, Record
+from fedrepro.records.record import Identity, Place, Record
 
 
 class Cost(NamedTuple):
@@ -30,7 +30,7 @@ class Cost(NamedTuple):
 class Sample:
     """A recorded run as a measure of others: what it was, the rounds that its seeds played together, what it took.
 
-    `identity`: None of an ad hoc run, whose seeds no planned one takes over.
+    `identity`: None where no planned run takes its seeds over, since it is ad hoc, or at the place of another run.
     """
 
     run: str | None
@@ -38,6 +38,7 @@ class Sample:
     rounds: int
     cost: Cost
     identity: Identity | None = None
+    folder: Path | None = None
 
 
 def recorded(found: Record) -> Cost:
@@ -69,10 +70,13 @@ class Costs:
                 return Cost(rates[0] * rounds * _steps(config), rates[1])
         return Cost()
 
-    def lacking(self, config: RunConfig, wanted: Identity) -> list[int]:
-        """The seeds of a run that no record with its identity has. Before it is trained, it takes the others over."""
-        there = {seed for each in self._known if each.identity == wanted for seed in each.config.seeds}
-        return [seed for seed in config.seeds if seed not in there]
+    def lacking(self, config: RunConfig, place: Place, wanted: Identity) -> tuple[int, ...]:
+        """The seeds that a planned run cannot take over, since no other record has them with its identity."""
+        if place.paper is None:
+            return config.seeds
+        others = [each for each in self._known if each.identity == wanted and each.folder != place.folder]
+        there = {seed for other in others for seed in other.config.seeds}
+        return tuple(seed for seed in config.seeds if seed not in there)
 
     def point(self, study: Study, point: RunConfig) -> Cost:
         """The estimate for a point of a search: as if no data were held back for validation."""
@@ -115,7 +119,8 @@ def _samples(paper: Paper) -> Iterator[Sample]:
             except FedreproError:
                 continue
             rounds = sum(seed.rounds for seed in found.seeds.values())
-            yield Sample(found.run, found.config, rounds, recorded(found), found.identity if found.paper else None)
+            own = (found.paper, found.run) == (paper.name, each.name)
+            yield Sample(found.run, found.config, rounds, recorded(found), found.identity if own else None, each)
 
 
 def _kind(config: RunConfig) -> str:

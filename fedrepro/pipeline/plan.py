@@ -173,12 +173,12 @@ def _record(trains: Planned) -> Record | None:
 
 
 def _left(trains: Planned, known: Costs) -> RunConfig:
-    """A run with the seeds that are left to train alone; a planned one takes over what other records have."""
+    """A run with the seeds alone that are left to train, since it does not take them over."""
     try:
-        seeds = known.lacking(trains.config, identity(trains.config)) if trains.place.paper else trains.config.seeds
+        seeds = known.lacking(trains.config, trains.place, identity(trains.config))
     except UsageError:  # its data are not there
-        seeds = trains.config.seeds
-    return trains.config.model_copy(update={"seeds": tuple(seeds)})
+        return trains.config
+    return trains.config.model_copy(update={"seeds": seeds})
 
 
 def settled_run(paper: Paper, run: str) -> RunConfig | None:
