@@ -92,13 +92,24 @@ def blots(sizes: tuple[int, ...]) -> data.Federation:
     return data.Federation(x, torch.zeros(len(x), dtype=torch.int64), sizes, {}, 10, {})
 
 
+# Between two kinds of processors a turned image differs by one grey level, in 24 of a million pixels.
+TURNED = ("fedrotmnist-digits", "rotated-mnist-digits")
+
+
 def dealt(dataset: str, params: dict) -> dict:
-    """A federation's sizes, and sha256 of its training rows and of its tests, with their labels."""
-    federation, found = data.load(dataset, 0, params), {}
+    """A federation's sizes, and sha256 of its training rows and of its tests, with their labels.
+
+    In place of turned images their product with random numbers, all positive, which a few grey levels hardly move.
+    """
+    federation, found, near = data.load(dataset, 0, params), {}, {}
     for name, (x, y) in {"rows": (federation.x, federation.y), **federation.tests}.items():
-        content = f"{tuple(x.shape)} {x.dtype}".encode() + x.contiguous().numpy().tobytes() + y.numpy().tobytes()
+        pixels = x.contiguous().numpy().tobytes()
+        if dataset in TURNED:
+            random = torch.rand(x.numel(), generator=torch_stream(0), dtype=torch.float64)
+            near[name], pixels = (x.flatten().double() @ random).item(), b""
+        content = f"{tuple(x.shape)} {x.dtype}".encode() + pixels + y.numpy().tobytes()
         found[name] = hashlib.sha256(content).hexdigest()
-    return {"sizes": list(federation.sizes), "digests": found}
+    return {"sizes": list(federation.sizes), "digests": found} | ({"near": near} if near else {})
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,8 @@ HYPER = {"batch": 16, "hidden": 6, "lr": 0.01, "phi_lr": 0.005, "capacity": 2, "
 HYPER |= {"net": "mlp", "optimiser": "adam"}
 # Many small steps of a fresh Adam would let rounding decide what the risks that weigh clients make large.
 SMOOTH = {"lr": 0.001, "eps": 1e-3}
-OWN = {"fedyogi": {"net": "cnn"}, "afl": SMOOTH, "gen-afl": SMOOTH, "vm": SMOOTH}
+ROUGH = ("afl", "f-fl-smooth", "fed-irm", "fedavg", "gen-afl", "mm-rex", "vm")
+OWN = dict.fromkeys(ROUGH, SMOOTH) | {"fedyogi": {"net": "cnn"}}
 
 
 def of_methods() -> dict[str, Case]:
@@ -149,6 +161,9 @@ def of_methods() -> dict[str, Case]:
 
 # In bfloat16 another order of sums is another rounding of the products, to 0.4% each; a second moment is their square.
 NEAR = {"fp32": 1e-4, "bf16": 2e-2}
+# Gradients of ResNet-18 and of the GAN of 32x32 are sums that nearly cancel: as measured between a processor's vectors
+# and none, 3% in bfloat16, and 0.4% of the GAN's in float32.
+CANCELLING = {"fp32": 2e-2, "bf16": 0.1}
 
 
 def of_networks() -> dict[str, Case]:
@@ -161,7 +176,8 @@ def of_networks() -> dict[str, Case]:
         size = {"params": {"n": 2, "partition": "iid"}, "rows": 2, "rounds": 1} if large else {"rows": 16, "rounds": 2}
         for precision in PRECISIONS:
             measure = partial(trained, "fedavg", hyper, dataset, precision=precision, **size)
-            found[f"{net} {precision}"] = case(measure, "fedavg", dataset, NEAR[precision])
+            near = CANCELLING if large and precision == "bf16" else NEAR
+            found[f"{net} {precision}"] = case(measure, "fedavg", dataset, near[precision])
     return found
 
 
@@ -179,7 +195,8 @@ def of_gans() -> dict[str, Case]:
         for precision in PRECISIONS:
             measure = partial(generated, "f2a", few_steps, federation, 1, precision)
             dataset = {"points": "mixture-1d", "28x28": "gan-digits"}.get(label, "")
-            found[f"gan {label} {precision}"] = case(measure, "f2a", dataset, NEAR[precision])
+            near = CANCELLING if label == "32x32" else NEAR
+            found[f"gan {label} {precision}"] = case(measure, "f2a", dataset, near[precision])
     return found
 
 
