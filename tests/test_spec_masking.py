@@ -15,7 +15,6 @@ from fedrepro.papers.schema.tuning import Tuned, unset
 from fedrepro.results import thresholds
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
-SHORT = "cifar-10"  # has 50 rounds at `rounds-100`
 READ = ("-two-labels", "-rate-0-1", "-rate-0-03")  # readings with rates of their own
 
 
@@ -38,8 +37,8 @@ def test_gma_has_its_tables_without_femnist_and_its_figures(budget, runs):
     assert {len(draft.config.seeds) for draft in paper.drafts.values()} == {3}
     for cell in (cell for table in paper.spec.tables for cell in paper.cells(table)):
         for run in cell.runs:
-            config, short = paper.drafts[run].config, budget == "rounds-100" and run.startswith(SHORT)
-            assert (config.rounds, config.watch.test_every) == (50 if short else 100, 1)
+            config = paper.drafts[run].config
+            assert (config.rounds, config.watch.test_every) == (100, 1)
             assert config.hyper["epochs"] == {"paper": 5, "rounds-100": 1}[budget]
 
 
@@ -63,7 +62,10 @@ def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
     drafts = paper.drafts
     plain = {run for table in paper.spec.tables for run in paper.table_runs(table) if run.endswith("-avg")}
     own = {run for run in plain if "-fedprox-" not in run}
-    searched = {run: draft for run, draft in drafts.items() if not run.endswith(READ)}
+    fixed = {run for run in drafts if run.endswith(READ)}
+    if budget == "rounds-100":
+        fixed |= {run for figure in ("fig1b", "fig1c") for _, run in paper.spots(figure)}
+    searched = {run: draft for run, draft in drafts.items() if run not in fixed}
     assert {draft.study.run for draft in searched.values()} == own
     assert (len(plain), len(own)) == (40, 32)
     for run, draft in searched.items():
@@ -74,11 +76,10 @@ def test_all_runs_have_the_rates_of_the_plain_cell_in_the_tables(budget):
         for point in draft.study.points.values():
             assert (point.hyper["mask"], point.data["validation"], point.seeds) == ("none", 0.1, (1000,))
             assert point.hyper["epochs"] == {"paper": 5, "rounds-100": 1}[budget]
-        if draft.study.rule.halvings:
-            assert (budget, run.startswith(SHORT)) == ("rounds-100", False)
-            continue
-        assert len(draft.study.points) == (9 if adaptive else 3)
-        assert {point.rounds for point in draft.study.points.values()} == {25 if budget == "rounds-100" else 10}
+        assert bool(draft.study.rule.halvings) == (budget == "rounds-100")
+        if budget == "paper":
+            assert len(draft.study.points) == (9 if adaptive else 3)
+            assert {point.rounds for point in draft.study.points.values()} == {10}
 
 
 @pytest.mark.parametrize("budget", ["paper", "rounds-100"])
@@ -117,14 +118,14 @@ def test_the_count_of_the_claim_is_that_of_the_printed_numbers():
     assert (len(gains), sum(gain > 0 for gain in gains)) == (35, claim.published)
 
 
-# Prepared budgets of masked averaging: what is to be trained next
+# The budget in use of masked averaging, and the prepared one: what is to be trained next
 
-TABLES = "rounds-100-all"  # all have 100 rounds
+TABLES = "rounds-100"
 LAST = "rounds-100-more"  # readings and ablations beside it
 
 
 @pytest.mark.parametrize("budget", [TABLES, LAST])
-def test_prepared_tables_have_their_rounds_and_three_labels_in_table_2(budget):
+def test_tables_have_their_rounds_and_three_labels_in_table_2(budget):
     paper = lifted("gma-2022", budget)
     for table, labels in (("table1", 2), ("table2", 3)):
         for cell in paper.cells(table):
@@ -135,21 +136,22 @@ def test_prepared_tables_have_their_rounds_and_three_labels_in_table_2(budget):
     assert paper.figures == ["fig1b", "fig1c", *["tau", "mask-server"] * (budget == LAST)]
 
 
-def test_prepared_figures_of_epochs_and_clients_are_those_in_use():
-    paper, used = (load_paper("gma-2022", REPO).at(budget) for budget in (TABLES, "rounds-100"))
+def test_figures_of_epochs_and_clients_have_half_the_rounds_and_rates_of_their_own():
+    used, prepared = (load_paper("gma-2022", REPO).at(budget) for budget in (TABLES, LAST))
+    rates = {"lr": 0.1, "server_lr": 0.01}
     for figure in ("fig1b", "fig1c"):
-        runs = [run for _, run in paper.spots(figure)]
-        assert runs == [run for _, run in used.spots(figure)]
-        assert [paper.run(run) for run in runs] == [used.run(run) for run in runs]
+        runs = [run for _, run in used.spots(figure)]
+        assert runs == [run for _, run in prepared.spots(figure)]
+        assert [used.run(run) for run in runs] == [prepared.run(run) for run in runs]
+        for config in map(used.run, runs):
+            assert (config.rounds, config.hyper | rates) == (50, config.hyper)
 
 
-@pytest.mark.parametrize("budget", ["rounds-100", TABLES, LAST])
+@pytest.mark.parametrize("budget", [TABLES, LAST])
 def test_the_last_points_of_a_search_by_halves_train_as_long_as_the_runs(budget):
     drafts = lifted("gma-2022", budget).drafts
     halved = {run: draft for run, draft in drafts.items() if draft.study and draft.study.rule.halvings}
-    assert {run for run, draft in drafts.items() if draft.study and run not in halved} == {
-        run for run in drafts if budget == "rounds-100" and run.startswith(SHORT)
-    }
+    assert halved.keys() == {run for run, draft in drafts.items() if draft.study}
     for draft in halved.values():
         rule, (*shorter, last) = draft.study.rule, draft.study.rule.stages(draft.study.config)
         assert {point.rounds for point in last.values()} == {draft.config.rounds}
@@ -175,7 +177,7 @@ def test_the_two_cells_that_the_labels_are_fitted_to_are_not_compared():
     assert in_use == fitted
 
 
-@pytest.mark.parametrize("budget", ["rounds-100", TABLES, LAST])
+@pytest.mark.parametrize("budget", [TABLES, LAST])
 def test_two_labels_have_half_the_rounds_and_rates_of_their_own(budget):
     paper = load_paper("gma-2022", REPO).at(budget)
     two = [run for run in paper.drafts if run.endswith("-two-labels")]
@@ -187,7 +189,7 @@ def test_two_labels_have_half_the_rounds_and_rates_of_their_own(budget):
         assert config == plain.model_copy(update=change)
 
 
-@pytest.mark.parametrize(("budget", "rate"), [("rounds-100", 0.1), (TABLES, 0.1), (LAST, 0.1), (LAST, 0.03)])
+@pytest.mark.parametrize(("budget", "rate"), [(TABLES, 0.1), (LAST, 0.1), (LAST, 0.03)])
 def test_a_rate_that_the_search_leaves_changes_the_rates_alone(budget, rate):
     drafts = load_paper("gma-2022", REPO).at(budget).drafts
     end = f"-rate-{rate}".replace(".", "-")
