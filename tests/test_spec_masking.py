@@ -268,12 +268,12 @@ def test_ablations_change_the_mask_or_the_server_alone():
                 k: v for k, v in base.config.hyper.items() if k not in own
             }
             assert config.model_copy(update={"hyper": {}}) == base.config.model_copy(update={"hyper": {}})
-            assert config.hyper.get("server_lr", 1.0) == float(spot.cell.get("server_step", 1))
-            assert config.hyper.get("rescale", False) == (spot.cell["rescale"] == "yes")
+            assert config.hyper.get("server_lr", 1.0) == float(spot.cell.get("server_rate", 1))
+            assert config.hyper.get("rescale", False) == (spot.cell["rescale"] == "rescaled")
             assert config.hyper["tau"] == float(spot.cell.get("tau", 0.4))
             assert config.hyper["mask"] == {"AVG": "none", "GMA": "soft"}[spot.cell["aggregation"]]
     tables = {run for table in paper.spec.tables for run in paper.table_runs(table)}
-    assert {run for spot, run in paper.spots("tau") if (spot.x, spot.cell["rescale"]) == ("0.4", "no")} <= tables
+    assert {run for spot, run in paper.spots("tau") if (spot.x, spot.cell["rescale"]) == ("0.4", "unscaled")} <= tables
 
 
 def test_readings_of_the_colours_change_the_colours_alone():
