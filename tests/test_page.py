@@ -419,16 +419,30 @@ def test_pictures_are_made_smaller(toy):
         assert spelled(path) == [(letter, pytest.approx(numbers, abs=0.0501)) for letter, numbers in spelled(own)]
 
 
+@pytest.mark.parametrize(
+    ("path", "short"),
+    [
+        ("M 1.04 2.06 \nL 3.3 -0.04 \nL 3.35 0.2 \nz", "M1 2.1l2.3-2.1 .1 .2z"),
+        ("M 0 10.25 L 0 10.25 L -1.5 10", "M0 10.2l0 0-1.5-.2"),
+        ("M 1 1 L 2 2 z M 5 5 L 5.26 10.5", "M1 1l1 1z M5 5l.3 5.5"),
+        ("M 0 0 \nQ 1 2 3 4 \nL 5.55 6 L 7 -8.25 z", "M 0 0 \nQ 1 2 3 4 \nL5.5 6l1.5-14.2z"),
+    ],
+)
+def test_straight_lines_are_written_by_their_steps_worked_by_hand(path, short):
+    assert pictures._shorter(path) == short
+
+
 def spelled(path):
-    """The commands of a path: letter and numbers, each line with its own letter."""
+    """The commands of a path: letter and numbers, each line with its own letter and the place that it leads to."""
     found = []
-    for letter, numbers in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
-        numbers = [float(number) for number in numbers.split()]
-        if letter in "ML":
-            pairs = zip(numbers[::2], numbers[1::2], strict=True)
-            found += [("L" if i else letter, list(pair)) for i, pair in enumerate(pairs)]
-        else:
+    for letter, written in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
+        numbers = [float(number) for number in re.findall(r"-?\d*\.?\d+", written)]
+        if letter not in "MLl":
             found.append((letter, numbers))
+            continue
+        for i, place in enumerate(map(list, zip(numbers[::2], numbers[1::2], strict=True))):
+            at = [here + step for here, step in zip(found[-1][1], place, strict=True)] if letter == "l" else place
+            found.append(("M" if letter == "M" and i == 0 else "L", at))
     return found
 
 

@@ -16,7 +16,7 @@ WIDTH, WITHIN = 800, 144  # most pixels across a raster picture, and across one 
 QUALITY, METHOD = 55, 2  # of WebP; a larger method takes twice as long for 4% fewer bytes
 PIXELS = 4 / 3  # in a point
 UNQUOTED = " /:;,=()!*+@?|-._~"  # beside letters and digits, in a data address within double quotes
-LINES = re.compile(r"[ML][^A-Za-z]*(?:L[^A-Za-z]*)+")  # straight ones, each of which may do without its letter
+LINES = re.compile(r"[ML][^A-Za-z]*(?:L[^A-Za-z]*)+")  # straight ones, from a point that is named
 LEFT_OUT = re.compile(r'<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->|(?<=<g) id="[^"]*"', re.S)
 RASTER = re.compile(r'"data:image/png;base64,([^"]*)"')
 PIXELATED = re.compile(r'(<image [^>]*) style="image-rendering:[^"]*"')  # a browser scales it smoothly instead
@@ -71,7 +71,20 @@ def _svg(text: str) -> tuple[str, int, int]:
 def _shorter(place: str) -> str:
     """A coordinate, or a path, with tenths of a point."""
     place = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), place)
-    return LINES.sub(lambda lines: lines[0][0] + lines[0][1:].replace("L ", ""), place)
+    return LINES.sub(lambda lines: _by_steps(lines[0]), place)
+
+
+def _by_steps(lines: str) -> str:
+    """Straight lines as their first point and steps from it, in whole tenths, so that no rounding adds up."""
+    tenths = [round(10 * float(number)) for number in re.findall(r"-?\d[\d.]*", lines)]
+    steps = [there - here for here, there in zip(tenths, tenths[2:], strict=False)]
+    return f"{lines[0]}{_spelled(tenths[:2])}l{_spelled(steps)}"
+
+
+def _spelled(tenths: list[int]) -> str:
+    """Numbers as an SVG path may have them: without a zero before the point, and without a space before a sign."""
+    short = (f"{each / 10:.1f}".removesuffix(".0") for each in tenths)
+    return re.sub(r"\b0(?=\.)", "", " ".join(short)).replace(" -", "-")
 
 
 def _webp(content: bytes, width: int = WIDTH) -> tuple[str, int, int]:
