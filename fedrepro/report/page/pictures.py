@@ -70,7 +70,7 @@ def _svg(text: str) -> tuple[str, int, int]:
 
 def _shorter(place: str) -> str:
     """A coordinate, or a path, with tenths of a point."""
-    place = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), place)
+    place = re.sub(r"\d+\.\d+", lambda number: _rounded(float(number[0])), place)
     return LINES.sub(lambda lines: _by_steps(lines[0]), place)
 
 
@@ -83,8 +83,12 @@ def _by_steps(lines: str) -> str:
 
 def _spelled(tenths: list[int]) -> str:
     """Numbers as an SVG path may have them: without a zero before the point, and without a space before a sign."""
-    short = (f"{each / 10:.1f}".removesuffix(".0") for each in tenths)
-    return re.sub(r"\b0(?=\.)", "", " ".join(short)).replace(" -", "-")
+    short = " ".join(_rounded(each / 10) for each in tenths)
+    return re.sub(r"\b0(?=\.)", "", short).replace(" -", "-")
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
 
 
 def _webp(content: bytes, width: int = WIDTH) -> tuple[str, int, int]:
