@@ -13,6 +13,7 @@ import tomllib
 import types
 
 import commands
+import pandas as pd
 import printed
 import pytest
 import torch
@@ -262,6 +263,18 @@ def test_the_times_are_those_of_the_records():
         (path,) = (ROOT / "runs/flgames-2022").glob(f"*/{run}/record.json")
         record = json.loads(path.read_text())
         assert f"{sum(entry['seconds'] for entry in record['seeds'].values()) / 60:.1f}" == minutes, run
+
+
+def test_the_accuracies_by_the_server_s_rate_are_those_of_the_figure():
+    points = pd.read_csv(ROOT / "reports/gma-2022/points.csv").query("figure == 'mask-server'")
+    lines = {"plain averaging": "AVG × unscaled", "with the mask": "GMA × unscaled"}
+    lines["with the mask rescaled"] = "GMA × rescaled"
+    page = (ROOT / "docs/what-reproduces.md").read_text()
+    rows = re.findall(r"^\| (MNIST|FedCMNIST), ([a-z ]+) \| (.*) \|$", page, re.M)
+    assert len(rows) == 6
+    for dataset, line, said in rows:
+        drawn = points[points.line == f"{dataset} × {lines[line]}"].sort_values("x")
+        assert said.split(" | ") == [f"{mean:.2f}" for mean in drawn["mean"]], (dataset, line)
 
 
 class Writer:
