@@ -37,9 +37,13 @@ class Ranking(NamedTuple):
     reading: str
 
     def __str__(self) -> str:
-        column = ", ".join(filter(None, (self.column, self.reading and f"reading {self.reading}")))
         orders = f"paper {' < '.join(self.printed)}; here {' < '.join(self.ours)}"
-        return f"{column}: {orders}; {self.measured}, {SAID[self.verdict]}."
+        return f"{self.title}: {orders}; {self.measured}, {SAID[self.verdict]}."
+
+    @property
+    def title(self) -> str:
+        """The column and its reading, for a reader."""
+        return ", ".join(filter(None, (self.column, self.reading and f"reading {self.reading}")))
 
     @property
     def measured(self) -> str:
