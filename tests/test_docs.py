@@ -267,8 +267,11 @@ def test_the_times_are_those_of_the_records():
 
 def test_the_accuracies_by_the_server_s_rate_are_those_of_the_figure():
     points = pd.read_csv(ROOT / "reports/gma-2022/points.csv").query("figure == 'mask-server'")
-    lines = {"plain averaging": "AVG × unscaled", "with the mask": "GMA × unscaled"}
-    lines["with the mask rescaled"] = "GMA × rescaled"
+    lines = {
+        "plain averaging": "AVG × unscaled",
+        "with the mask": "GMA × unscaled",
+        "with the mask rescaled": "GMA × rescaled",
+    }
     page = (ROOT / "docs/what-reproduces.md").read_text()
     rows = re.findall(r"^\| (MNIST|FedCMNIST), ([a-z ]+) \| (.*) \|$", page, re.M)
     assert len(rows) == 6

@@ -101,7 +101,7 @@ def test_settings_are_the_paper_s():
             assert len(range(0, config.rounds, config.watch.test_every)) in (2, 8)  # points of a curve
 
 
-def test_desk_shortens_three_methods_makes_pacs_small_and_has_seeds_where_a_claim_hangs_on_them():
+def test_desk_shortens_irm_makes_pacs_small_and_has_seeds_where_a_claim_hangs_on_them():
     asked = [("fedavg", each, "-r80-k200") for each in ("none", "rot45", "blur")]
     asked += [("erm", each, "") for each in ("none", "rot45")]  # of two ends of a claim each
     thrice = {f"rotated-mnist-{method}-{augmentation}{end}" for method, augmentation, end in asked}
