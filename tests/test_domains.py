@@ -385,25 +385,32 @@ def test_fed_irm_without_penalty_is_fedavg(play, optimiser, penalty):
     assert (flat(final(play("fed-irm", 3, nu=50.0, epochs=2, **own)[0])) - flat(final(plain))).abs().max() > 1e-4
 
 
-def test_fed_irm_anneals_over_each_clients_own_updates(play):
+@pytest.mark.parametrize("form", ["plain", "release"])
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_fed_irm_anneals_over_each_clients_own_updates(play, optimiser, form):
     # Five, three and four steps a round, and nu changes after the seventh of each client.
-    made, begin, drawn = play("fed-irm", 3, optimiser="sgd", penalty="weights", nu=40.0, anneal=7)
-    w, counts = named(begin), [0, 0, 0]
+    own = {"optimiser": optimiser, "form": form, "keep_optimiser": True}
+    made, begin, drawn = play("fed-irm", 3, penalty="weights", nu=40.0, anneal=7, **own)
+    anew = sgd if optimiser == "sgd" else adam
+    w, counts, models = named(begin), [0, 0, 0], [copied(begin) for _ in SIZES]
+    steps = [anew(params) for params in models]
     for batch in drawn:
-        models = []
-        for k in range(3):
-            params = copied(trees.fill(begin, w))
-            steps = sgd(params)
+        for k, params in enumerate(models):
+            for name, leaf in params.items():
+                leaf.data.copy_(w[name])
             for x, y, live in zip(batch.x[k], batch.y[k], batch.live[k], strict=True):
                 if live.any():
-                    steps.zero_grad()
+                    if form == "release" and counts[k] == 7:
+                        steps[k] = anew(params)
+                    nu = 1 if counts[k] < 7 else 40
+                    steps[k].zero_grad()
                     loss = F.cross_entropy(apply(params, x), y)
                     slope = torch.autograd.grad(loss, params["fc3.weight"], create_graph=True)[0]
-                    (loss + (1 if counts[k] < 7 else 40) * slope.square().sum()).backward()
-                    steps.step()
+                    ((loss + nu * slope.square().sum()) / (nu if form == "release" else 1)).backward()
+                    steps[k].step()
                     counts[k] += 1
-            models.append({name: leaf.detach() for name, leaf in params.items()})
-        w = mixed(models, [size / sum(SIZES) for size in SIZES])
+        ended = [{name: leaf.detach() for name, leaf in params.items()} for params in models]
+        w = mixed(ended, [size / sum(SIZES) for size in SIZES])
     assert made.state["clients"]["updates"][0].tolist() == counts == [15, 9, 12]
     same_model(made, w)
 

@@ -106,13 +106,26 @@ def vm(task: Task, *, beta: float = 10.0, scale: Literal["sum", "mean"] = "sum")
 
 @federated
 @completed_by(locally, lr=1e-3, batch=64, eps=1e-8, optimiser="adam")
-def fed_irm(task: Task, *, penalty: Kind = "scalar", nu: float = 100.0, anneal: int = 500) -> Most:
+def fed_irm(
+    task: Task,
+    *,
+    penalty: Kind = "scalar",
+    nu: float = 100.0,
+    anneal: int = 500,
+    form: Literal["plain", "release"] = "plain",
+) -> Most:
     """Fed-IRM: FedAVG of steps on risk + nu times the penalty of IRM (see `penalties`).
 
-    nu is 1 for a client's first `anneal` steps. The authors' code has `sgd`, the penalty on the `weights`, the loss
-    divided by nu, and a new optimiser after these steps; the last two are no settings here.
+    nu is 1 for a client's first `anneal` steps. `release`, as in the authors' code: from then on the loss is divided by
+    nu, and the optimiser is made anew there. That code has `sgd` and the penalty on the `weights`, too.
     """
-    return partial(Recipe, server=REPLACE, penalty=Penalty(penalty, nu, anneal))
+    released = form == "release"
+    own = Penalty(penalty, nu, anneal, scaled=released)
+
+    def most(draw: Draw, client: Rule) -> Recipe:
+        return Recipe(draw, optim.restarted(client, anneal) if released else client, server=REPLACE, penalty=own)
+
+    return most
 
 
 # The centralized twins
