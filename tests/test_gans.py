@@ -95,17 +95,18 @@ def away(d):
 
 
 @pytest.mark.parametrize(
-    ("name", "turns"),
+    ("name", "hyper", "turns"),
     [
-        ("gan-backbone", (lambda d: away(d).mean(),)),
-        ("gman-0", (lambda d: sum(away(own).mean() for own in d) / len(d),)),
-        ("f2u", (benchmark.most_forgiving,)),
-        ("f2a", None),
+        ("gan-backbone", {}, (lambda d: away(d).mean(),)),
+        ("gman-0", {}, (lambda d: sum(away(own).mean() for own in d) / len(d),)),
+        ("f2u", {}, (benchmark.most_forgiving,)),
+        ("f2u", {"generator_loss": "bce"}, (lambda d: -d.max(0).values.sigmoid().log().mean(),)),
+        ("f2a", {}, None),
     ],
 )
-def test_two_iterations_on_images_are_the_plain_loops(name, turns):
+def test_two_iterations_on_images_are_the_plain_loops(name, hyper, turns):
     shape = (1, 28, 28)
-    method, state = make(name, shape, clients=2)
+    method, state = make(name, shape, clients=2, **hyper)
     strength = state["server"].get("strength", torch.zeros(())).double().requires_grad_()
 
     def f2a(d):

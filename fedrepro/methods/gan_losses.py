@@ -6,7 +6,7 @@ f2u-2019, sections 3 and 4; papers/f2u-2019/PROTOCOL.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedrepro.core.types import Metrics
 
+Kind = Literal["mse", "bce", "bce-linear"]
 CLAMP = 1e-7  # of a probability whose logarithm is taken
 
 
@@ -53,6 +54,12 @@ LOSSES = {
     "bce": Loss(unlikely, F.softplus, unlikely, torch.sigmoid, lambda p: -p.clamp(CLAMP, 1).log()),
     "bce-linear": Loss(clipped, lambda d: clipped(1 - d), clipped, lambda d: d, clipped),
 }
+
+
+def crossed(critics: Kind, generator: Kind) -> Loss:
+    """The loss of one name for the critics, and that of another for the generator."""
+    one = LOSSES[critics]
+    return LOSSES[generator]._replace(real=one.real, fake=one.fake)
 
 
 # (loss, judgements d [k, B] of a panel, strength) -> (the generator's loss, {curve: value})

@@ -26,7 +26,7 @@ from fedrepro.core.parameters import completed_by
 from fedrepro.core.types import Batch, Draw, Method, Metrics, Phase, Rule, State, Streams, Task
 from fedrepro.errors import UsageError
 from fedrepro.methods import gan_losses
-from fedrepro.methods.gan_losses import LOSSES, Combine, Loss
+from fedrepro.methods.gan_losses import Combine, Kind, Loss
 from fedrepro.nets import gan
 from fedrepro.nets.gan import Normal, normalise, power_start, through
 from fedrepro.nets.mlp import pixels
@@ -155,7 +155,8 @@ def adversarial(
     task: Task,
     guidance: Guidance,
     *,
-    loss: Literal["mse", "bce", "bce-linear"] = "mse",
+    loss: Kind = "mse",
+    generator_loss: Literal["same"] | Kind = "same",
     spectral: bool = True,
     norm: bool = False,
     batch: int = 32,
@@ -166,13 +167,15 @@ def adversarial(
 ) -> Method:
     """The method of some guidance; all networks have Adam with `lr`, `b1`, `b2` and `eps`.
 
-    spectral: spectral norm in the critics
-    norm:     batch norm in the generator of points; those of images have it in any case
+    loss:           of the critics, and of the generator unless `generator_loss` is another
+    spectral:       spectral norm in the critics
+    norm:           batch norm in the generator of points; those of images have it in any case
     """
     if min(task.sizes) < batch:
         raise UsageError(f"a client has {min(task.sizes)} samples: set batch to that number or less.")
     generator, critic = gan.choose(task.shape, norm)
-    pair = Pair(generator, critic, LOSSES[loss], optim.fused(lr, b1, b2, eps), guidance, spectral)
+    scored = gan_losses.crossed(loss, loss if generator_loss == "same" else generator_loss)
+    pair = Pair(generator, critic, scored, optim.fused(lr, b1, b2, eps), guidance, spectral)
     phases = tuple(
         Phase(Draw(batch, noise=(1 + len(panels), generator.noise)), partial(iterate, pair, panels), alone=True)
         for panels in guidance.cycle(task.clients)
