@@ -122,7 +122,8 @@ def restarted(rule: Rule, at: int) -> Rule:
     """
 
     def init(params: State) -> State:
-        return {"inner": rule.init(params), "updates": torch.zeros((), dtype=torch.int64)}
+        updates = torch.zeros((), dtype=torch.int64, device=next(leaves(params))[1].device)
+        return {"inner": rule.init(params), "updates": updates}
 
     def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
         fresh = s["updates"] == at
