@@ -120,11 +120,11 @@ def test_other_readings_of_desk_change_what_they_name_alone():
         plain = desk[f"mixture-{dimensions}d-{method}"].config
         wanted = {"hyper": plain.hyper | {"norm": True}}
         assert desk[f"mixture-{dimensions}d-{method}-norm"].config == plain.model_copy(update=wanted)
-    for loss, other in (("mse", "bce"), ("bce", "mse")):
-        plain = desk[f"mnist-f2u-non-{'bce-' * (loss == 'bce')}b32"].config
-        crossed = desk[f"mnist-f2u-non-{'bce-' * (loss == 'bce')}generator-{other}-b32"].config
+    for run, loss, other in (("mnist-f2u-non", "mse", "bce"), ("mnist-f2u-non-bce", "bce", "mse")):
+        plain = desk[f"{run}-b32"].config
         assert plain.hyper["loss"] == loss
-        assert crossed == plain.model_copy(update={"hyper": plain.hyper | {"generator_loss": other}})
+        wanted = {"hyper": plain.hyper | {"generator_loss": other}}
+        assert desk[f"{run}-generator-{other}-b32"].config == plain.model_copy(update=wanted)
     longer, short = (desk[f"mnist-f2u-non-b32{end}"].config for end in ("-i25000", ""))
     assert (longer, longer.rounds) == (short.model_copy(update={"rounds": 25000}), 25000)
 
