@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam as torch_adam
 
-from fedrepro.core.trees import add, leaves, map_tree
+from fedrepro.core.trees import add, device, leaves, map_tree
 from fedrepro.core.types import Rule, State
 
 Optimiser = Literal["sgd", "adam"]
@@ -66,7 +66,7 @@ def adam(lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-7) -> Ru
 
     def init(params: State) -> State:
         zeros = map_tree(torch.zeros_like, params)
-        return {"m": zeros, "v": zeros, "t": torch.zeros((), device=next(leaves(zeros))[1].device)}
+        return {"m": zeros, "v": zeros, "t": torch.zeros((), device=device(zeros))}
 
     def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
         t = s["t"] + 1
@@ -122,8 +122,7 @@ def restarted(rule: Rule, at: int) -> Rule:
     """
 
     def init(params: State) -> State:
-        updates = torch.zeros((), dtype=torch.int64, device=next(leaves(params))[1].device)
-        return {"inner": rule.init(params), "updates": updates}
+        return {"inner": rule.init(params), "updates": torch.zeros((), dtype=torch.int64, device=device(params))}
 
     def update(gradient: State, s: State, params: State | None = None) -> tuple[State, State]:
         fresh = s["updates"] == at

@@ -29,6 +29,11 @@ def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Tensor]]:
         yield from leaves(child, f"{path}.{key}" if path else key)
 
 
+def device(tree: Tree) -> torch.device:
+    """Where the leaves are: on the device of the first."""
+    return next(leaves(tree))[1].device
+
+
 def fill(like: Tree, named: dict[str, Tensor], path: str = "") -> Tree:
     """The nested dict shaped like `like` whose leaves are found by their dotted names."""
     if isinstance(like, Tensor):
@@ -49,7 +54,7 @@ def put(tree: Tree, index: Sequence[int], new: Tree) -> Tree:
     """A copy of the tree in which rows `index` (increasing) of the leading axis are `new`."""
     if len(index) == len(next(leaves(tree))[1]):
         return new
-    return give(tree, torch.tensor(index, device=next(leaves(tree))[1].device), new)
+    return give(tree, torch.tensor(index, device=device(tree)), new)
 
 
 def take(tree: Tree, index: Tensor) -> Tree:
