@@ -235,6 +235,17 @@ def test_seeds_that_another_budget_has_take_no_time_and_the_others_theirs(folder
     assert found.seeds == plain.seeds
 
 
+def test_seeds_of_a_run_s_earlier_record_take_no_time(folder):
+    commands.paper(folder)
+    assert fedrepro("run").code == 0
+    earlier = [record.read(target.trains.place.folder) for target in plan([load_paper(PAPER)]).targets]
+    seed = [6 * costs.recorded(each).seconds / sum(s.rounds for s in each.seeds.values()) for each in earlier]
+    commands.paper(folder, commands.SPEC.replace("seeds = [0, 1]", "seeds = [0, 1, 2]"))
+    made = plan([load_paper(PAPER)])
+    assert [target.state for target in made.targets] == ["missing", "missing"]
+    assert [job.cost.seconds for job in made.jobs.values()] == pytest.approx(seed)  # of the new one, of six rounds
+
+
 # What is said
 
 

@@ -38,7 +38,6 @@ class Sample:
     rounds: int
     cost: Cost
     identity: Identity | None = None
-    folder: Path | None = None
 
 
 def recorded(found: Record) -> Cost:
@@ -71,11 +70,10 @@ class Costs:
         return Cost()
 
     def lacking(self, config: RunConfig, place: Place, wanted: Identity) -> tuple[int, ...]:
-        """The seeds that a planned run cannot take over, since no other record has them with its identity."""
+        """The seeds that a planned run has to train, since no record has them with its identity, not even its own."""
         if place.paper is None:
             return config.seeds
-        others = [each for each in self._known if each.identity == wanted and each.folder != place.folder]
-        there = {seed for other in others for seed in other.config.seeds}
+        there = {seed for each in self._known if each.identity == wanted for seed in each.config.seeds}
         return tuple(seed for seed in config.seeds if seed not in there)
 
     def point(self, study: Study, point: RunConfig) -> Cost:
@@ -120,7 +118,7 @@ def _samples(paper: Paper) -> Iterator[Sample]:
                 continue
             rounds = sum(seed.rounds for seed in found.seeds.values())
             own = (found.paper, found.run) == (paper.name, each.name)
-            yield Sample(found.run, found.config, rounds, recorded(found), found.identity if own else None, each)
+            yield Sample(found.run, found.config, rounds, recorded(found), found.identity if own else None)
 
 
 def _kind(config: RunConfig) -> str:

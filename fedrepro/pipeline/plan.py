@@ -173,7 +173,7 @@ def _record(trains: Planned) -> Record | None:
 
 
 def _left(trains: Planned, known: Costs) -> RunConfig:
-    """A run with the seeds alone that are left to train, since it does not take them over."""
+    """A run with the seeds alone that are left to train, since no record has them."""
     try:
         seeds = known.lacking(trains.config, trains.place, identity(trains.config))
     except UsageError:  # its data are not there
