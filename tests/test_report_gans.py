@@ -46,7 +46,7 @@ def test_a_substitute_is_never_compared_and_ranked_within_each_column(made_up):
     assert "Floor (two samples of real images from each other): 1.50." in drawn.legend
     assert any("values are never compared" in line for line in drawn.legend)
     text = tables.csv_text(parts.frame(paper, "cells", table="table1"))
-    assert "22.19,16.64..29.23,3.00,2.00..4.00,1," in text
+    assert "22.19,16.64..29.23,3.00,2.00..4.00,3," in text
     assert ",not-compared,mnist-f2u-non-b32," in text
     for draw in (layout.markdown, latex.table):
         assert "3.00 (2.00 " in draw(drawn)
