@@ -38,6 +38,7 @@ class Sample:
     rounds: int
     cost: Cost
     identity: Identity | None = None
+    folder: Path | None = None
 
 
 def recorded(found: Record) -> Cost:
@@ -70,10 +71,11 @@ class Costs:
         return Cost()
 
     def lacking(self, config: RunConfig, place: Place, wanted: Identity) -> tuple[int, ...]:
-        """The seeds that a planned run has to train, since no record has them with its identity, not even its own."""
+        """The seeds that a planned run cannot take over, since no other record has them with its identity."""
         if place.paper is None:
             return config.seeds
-        there = {seed for each in self._known if each.identity == wanted for seed in each.config.seeds}
+        others = [each for each in self._known if each.identity == wanted and each.folder != place.folder]
+        there = {seed for other in others for seed in other.config.seeds}
         return tuple(seed for seed in config.seeds if seed not in there)
 
     def point(self, study: Study, point: RunConfig) -> Cost:
@@ -118,7 +120,7 @@ def _samples(paper: Paper) -> Iterator[Sample]:
                 continue
             rounds = sum(seed.rounds for seed in found.seeds.values())
             own = (found.paper, found.run) == (paper.name, each.name)
-            yield Sample(found.run, found.config, rounds, recorded(found), found.identity if own else None)
+            yield Sample(found.run, found.config, rounds, recorded(found), found.identity if own else None, each)
 
 
 def _kind(config: RunConfig) -> str:

@@ -175,10 +175,11 @@ def _record(trains: Planned) -> Record | None:
 def _left(trains: Planned, known: Costs) -> RunConfig:
     """A run with the seeds alone that are left to train, since no record has them."""
     try:
-        seeds = known.lacking(trains.config, trains.place, identity(trains.config))
+        seeds, earlier = known.lacking(trains.config, trains.place, identity(trains.config)), trains.earlier
     except UsageError:  # its data are not there
         return trains.config
-    return trains.config.model_copy(update={"seeds": seeds})
+    kept = earlier.seeds if earlier else ()
+    return trains.config.model_copy(update={"seeds": tuple(seed for seed in seeds if seed not in kept)})
 
 
 def settled_run(paper: Paper, run: str) -> RunConfig | None:

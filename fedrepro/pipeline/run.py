@@ -23,11 +23,16 @@ class Planned:
     place: Place
 
     @property
+    def earlier(self) -> Record | None:
+        """Its record, if that is current, whichever seeds it has."""
+        found = current(self.place, identity(self.config))
+        return found if found and found.budget == self.place.budget else None
+
+    @property
     def record(self) -> Record | None:
         """Its record, if that is current and has all of its seeds."""
-        found = current(self.place, identity(self.config))
-        whole = found and found.budget == self.place.budget and set(self.config.seeds) <= found.seeds.keys()
-        return found if whole else None
+        found = self.earlier
+        return found if found and set(self.config.seeds) <= found.seeds.keys() else None
 
     @property
     def recorded(self) -> bool:
