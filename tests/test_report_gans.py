@@ -116,7 +116,7 @@ def test_a_gallery_of_points_has_a_panel_for_each_run_and_counts_what_is_outside
 
 
 def test_a_longer_run_is_a_line_beside_the_usual_ones(made_up):
-    paper, write = made_up("desk-more")
+    paper, write = made_up("desk")
     for run, ends in (("f2u-non-b32-i25000", (2500, 25000)), ("f2u-non-b32", (2500, 5000)), ("f2a-non-b32", (2500,))):
         curve = dict.fromkeys(ends, 8.0)
         write(f"mnist-{run}", {"classes_covered": curve, FD: curve})
