@@ -12,6 +12,9 @@ from fedrepro.errors import UsageError
 from fedrepro.papers.load import load_paper
 from fedrepro.papers.schema.cells import remark_on
 from fedrepro.papers.schema.tuning import Tuned, unset
+from fedrepro.pipeline import request
+from fedrepro.pipeline.request import Request
+from fedrepro.records import paths
 from fedrepro.results import thresholds
 
 METHODS = {"fedavg", "fedprox", "scaffold", "fedadam", "fedyogi"}
@@ -246,6 +249,15 @@ def test_the_pilot_is_a_seed_of_the_tables_with_five_epochs():
         stages = draft.study.rule.stages(draft.study.config)
         assert [{point.rounds for point in stage.values()} for stage in stages] == [{6}, {12}, {25}, {50}]
         assert draft.study.name == f"{draft.study.run}-epochs-5"
+
+
+def test_a_run_of_a_prepared_budget_has_a_place_of_its_own(monkeypatch):
+    monkeypatch.chdir(REPO)
+    asked = Request(paper="gma-2022", run="mnist-fedavg-noniid-avg", budget="pilot")
+    (config, prepared), (usual, own) = (request.resolve(replace(asked, budget=each)) for each in ("pilot", None))
+    assert (config.seeds, usual.seeds) == ((0,), (0, 1, 2))
+    assert prepared.folder == paths.prepared(asked.paper, "pilot", asked.run)
+    assert own.folder == paths.runs(asked.paper, f"fedavg/{asked.run}")
 
 
 def test_ablations_change_the_mask_or_the_server_alone():
